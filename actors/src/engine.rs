@@ -1,0 +1,318 @@
+//! The engine: starts the actors, and is the handle everybody else holds.
+//!
+//! A handle is cheap to clone and never shows an actor: it survives their restarts. Work enters through
+//! [`Engine::submit`] with a permit of the gate and comes back as a [`Generation`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ractor::{Actor, ActorRef};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use updraft_core::admission::{Limits, Refusal};
+use updraft_core::fault::FaultClass;
+use updraft_core::kv::KvConfig;
+use updraft_core::restart::RestartPolicy;
+use updraft_core::scheduler::SchedulerConfig;
+use updraft_core::{Epoch, SequenceId, TokenId, Tokens};
+
+use crate::bus::{Bus, RequestRecord};
+use crate::executor::{DeviceFactory, DrillSwitch, ExecutorArgs};
+use crate::front::FrontPool;
+use crate::gate::{Gate, Load};
+use crate::generation::{Delivery, Generation, Submission, SubmitError};
+use crate::intake::{Admission, IntakeMsg};
+use crate::kv_blocks::KvBlocksArgs;
+use crate::metrics::{MetricsArgs, MetricsMsg, Recorder};
+use crate::scheduler::SchedulerArgs;
+use crate::supervisor::{EngineArgs, EngineStatus, Mailbox, RootActor, RootArgs, RootMsg, StatusBoard};
+
+/// How long a new request waits for an engine that restarts before it is refused.
+const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(5);
+/// What a client is told to wait when the engine is restarting.
+const RETRY_AFTER_SECS: u64 = 5;
+/// How long a scrape waits for the metrics actor.
+const RENDER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Events of a sequence besides its tokens: its end, and prompt log-probabilities in parts.
+const EVENTS_BESIDE_TOKENS: usize = 64;
+
+/// What an engine is made of.
+pub struct EngineOptions {
+    /// Makes the device; called at the start and after every loss of it.
+    pub device: DeviceFactory,
+    /// Name in the `model_name` label.
+    pub model_name: String,
+    /// Scheduling rules.
+    pub scheduler: SchedulerConfig,
+    /// Block pool.
+    pub kv: KvConfig,
+    /// What is let in.
+    pub limits: Limits,
+    /// When and how often parts of the engine are restarted.
+    pub restarts: RestartPolicy,
+    /// The same for the engine supervisor and the metrics.
+    pub root_restarts: RestartPolicy,
+    /// A step that takes longer counts as hung.
+    pub stall_after: Duration,
+    /// Threads for templates and tokenising.
+    pub front_threads: usize,
+    /// Labels of the metric that describes the cache.
+    pub cache_config: Vec<(&'static str, String)>,
+    /// Whether the ten-second line is printed.
+    pub log_summary: bool,
+}
+
+/// Why an engine could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Threads or recorder.
+    #[error("starting the engine failed: {0}")]
+    Setup(String),
+    /// An actor refused to start.
+    #[error("an actor could not be started: {0}")]
+    Spawn(#[from] ractor::SpawnErr),
+}
+
+/// Handle of a running engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    gate: Gate,
+    board: Arc<StatusBoard>,
+    bus: Arc<Bus>,
+    front: FrontPool,
+    drills: DrillSwitch,
+    door: watch::Receiver<Option<ActorRef<IntakeMsg>>>,
+    desk: watch::Receiver<Option<ActorRef<MetricsMsg>>>,
+    root: ActorRef<RootMsg>,
+    root_task: std::sync::Mutex<Option<JoinHandle<()>>>,
+    exhausted: Arc<Notify>,
+    next_sequence: AtomicU64,
+}
+
+impl Engine {
+    /// Starts all actors. Returns when they are there; the device may still be opening on its own thread.
+    pub async fn start(options: EngineOptions) -> Result<Self, StartError> {
+        let max_running = options.scheduler.max_sequences;
+        let setup = |error: &dyn std::fmt::Display| StartError::Setup(error.to_string());
+        let board = Arc::new(StatusBoard::new(options.stall_after));
+        let bus = Arc::new(Bus::default());
+        let drills = DrillSwitch::default();
+        let recorder =
+            Recorder::new(&options.model_name, options.limits.max_model_len.0, &options.cache_config)
+                .map_err(|error| setup(&error))?;
+        let (door, door_seen) = watch::channel(None);
+        let (desk, desk_seen) = watch::channel(None);
+        let exhausted = Arc::new(Notify::new());
+        let metrics = MetricsArgs {
+            recorder: Arc::new(recorder),
+            bus: Arc::clone(&bus),
+            steps: bus.steps.subscribe(),
+            requests: bus.requests.subscribe(),
+            faults: bus.faults.subscribe(),
+            board: Arc::clone(&board),
+            log_summary: options.log_summary,
+        };
+        let engine = EngineArgs {
+            executor: ExecutorArgs {
+                factory: options.device,
+                block_size: options.kv.block_size,
+                drills: drills.clone(),
+                board: Arc::clone(&board),
+            },
+            kv_blocks: KvBlocksArgs {
+                config: options.kv,
+                bus: Arc::clone(&bus),
+                board: Arc::clone(&board),
+            },
+            scheduler: SchedulerArgs {
+                config: options.scheduler,
+                epoch: Epoch::default(),
+                bus: Arc::clone(&bus),
+                board: Arc::clone(&board),
+            },
+            policy: options.restarts,
+            board: Arc::clone(&board),
+            bus: Arc::clone(&bus),
+            door,
+            epoch: Arc::new(AtomicU64::new(0)),
+        };
+        let front = FrontPool::start(options.front_threads).map_err(|error| setup(&error))?;
+        let root = RootArgs {
+            engine,
+            metrics,
+            policy: options.root_restarts,
+            desk,
+            exhausted: Arc::clone(&exhausted),
+        };
+        let (root, root_task) = Actor::spawn(None, RootActor, root).await?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                gate: Gate::new(options.limits, max_running),
+                board,
+                bus,
+                front,
+                drills,
+                door: door_seen,
+                desk: desk_seen,
+                root,
+                root_task: std::sync::Mutex::new(Some(root_task)),
+                exhausted,
+                next_sequence: AtomicU64::new(1),
+            }),
+        })
+    }
+
+    /// Lets a sequence in, or says why not.
+    pub async fn submit(&self, submission: Submission) -> Result<Generation, SubmitError> {
+        let inner = &self.inner;
+        if inner.board.is_draining() {
+            return Err(SubmitError::ShuttingDown);
+        }
+        let prompt = Tokens(submission.prompt.len() as u32);
+        let permit = inner.gate.enter(prompt).inspect_err(|refusal| {
+            if let Some(reason) = queue_limit(refusal) {
+                inner.bus.requests.publish(&RequestRecord::Refused { reason });
+            }
+        })?;
+        let (sequence, deliveries) = self
+            .resubmit(&submission, Vec::new(), 0, SUBMIT_WAIT_MAX)
+            .await
+            .ok_or(SubmitError::Unavailable { retry_after_secs: RETRY_AFTER_SECS })?;
+        Ok(Generation::new(self.clone(), submission, sequence, deliveries, permit))
+    }
+
+    /// Sends a sequence (with what it produced before) to the intake, waiting for one if need be.
+    pub(crate) async fn resubmit(
+        &self,
+        submission: &Submission,
+        output: Vec<TokenId>,
+        strikes: u8,
+        wait_max: Duration,
+    ) -> Option<(SequenceId, flume::Receiver<Delivery>)> {
+        let deadline = Instant::now() + wait_max;
+        let sequence = SequenceId(self.inner.next_sequence.fetch_add(1, Ordering::Relaxed));
+        let (sender, deliveries) =
+            flume::bounded(submission.sampling.max_tokens as usize + EVENTS_BESIDE_TOKENS);
+        let mut admission = Box::new(Admission {
+            sequence,
+            prompt: Arc::clone(&submission.prompt),
+            output,
+            sampling: Arc::clone(&submission.sampling),
+            priority: submission.priority,
+            salt: submission.salt.clone(),
+            strikes,
+            arrived: Instant::now(),
+            deliveries: sender,
+        });
+        let mut door = self.inner.door.clone();
+        loop {
+            let intake = tokio::time::timeout_at(deadline.into(), door.wait_for(Option::is_some));
+            let intake = intake.await.ok()?.ok()?.clone()?;
+            self.inner.board.mailboxes().sent(Mailbox::Intake);
+            match intake.cast(IntakeMsg::Submit(admission)) {
+                Ok(()) => return Some((sequence, deliveries)),
+                Err(ractor::MessagingErr::SendErr(IntakeMsg::Submit(back))) => admission = back,
+                Err(_) => return None,
+            }
+            // This intake has just ended; its supervisor is about to say so.
+            tokio::time::timeout_at(deadline.into(), door.changed()).await.ok()?.ok()?;
+        }
+    }
+
+    /// Tells the scheduler that nobody wants this sequence any more.
+    pub(crate) fn cancel(&self, sequence: SequenceId) {
+        if let Some(intake) = self.inner.door.borrow().as_ref() {
+            self.inner.board.mailboxes().sent(Mailbox::Intake);
+            // Without an intake the scheduler notices at the sequence's next token.
+            let _ = intake.cast(IntakeMsg::Cancel(sequence));
+        }
+    }
+
+    /// Where the engine is and whether it would serve a request now.
+    #[must_use]
+    pub fn status(&self) -> EngineStatus {
+        self.inner.board.read()
+    }
+
+    /// What is in the house.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.inner.gate.load()
+    }
+
+    /// What is let in.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        self.inner.gate.limits()
+    }
+
+    /// Threads for templates and tokenising.
+    #[must_use]
+    pub fn front(&self) -> &FrontPool {
+        &self.inner.front
+    }
+
+    /// The bus, to subscribe to.
+    #[must_use]
+    pub fn bus(&self) -> &Bus {
+        &self.inner.bus
+    }
+
+    /// The page for a scrape; empty when the metrics actor does not answer.
+    pub async fn render_metrics(&self) -> String {
+        let mut desk = self.inner.desk.clone();
+        let asked = async {
+            let metrics = desk.wait_for(Option::is_some).await.ok()?.clone()?;
+            let page = metrics.call(MetricsMsg::Render, Some(RENDER_WAIT_MAX)).await.ok()?;
+            page.success_or(()).ok()
+        };
+        tokio::time::timeout(RENDER_WAIT_MAX, asked).await.ok().flatten().unwrap_or_default()
+    }
+
+    /// Refuses new requests from now on; those inside go on.
+    pub fn begin_drain(&self) {
+        self.inner.board.begin_drain();
+    }
+
+    /// Waits until every actor has ended because the restart budget is used up.
+    pub async fn exhausted(&self) {
+        self.inner.exhausted.notified().await;
+    }
+
+    /// Stops all actors in order and waits for them.
+    pub async fn stop(&self) {
+        self.begin_drain();
+        let stopped = self.inner.root.call(RootMsg::Stop, None).await;
+        let task = self.inner.root_task.lock().ok().and_then(|mut task| task.take());
+        if let (Ok(_), Some(task)) = (stopped, task) {
+            // The root never panics on its way out; if it did, all of it is gone as well.
+            let _ = task.await;
+        }
+    }
+
+    /// Ends one actor as a fault would. For drills.
+    pub fn kill(&self, class: FaultClass) {
+        // A root that is gone has nothing left to end.
+        let _ = self.inner.root.cast(RootMsg::Kill(class));
+    }
+
+    /// Faults on the device thread. For drills.
+    #[must_use]
+    pub fn drills(&self) -> &DrillSwitch {
+        &self.inner.drills
+    }
+}
+
+/// Label of the limit a refusal ran into, when it was one of the queue's.
+fn queue_limit(refusal: &Refusal) -> Option<&'static str> {
+    match refusal {
+        Refusal::QueueFull { .. } => Some("max_num_queued_reqs"),
+        Refusal::QueuedTokensFull { .. } => Some("max_num_queued_tokens"),
+        _ => None,
+    }
+}

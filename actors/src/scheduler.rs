@@ -1,0 +1,216 @@
+//! The scheduler actor: drives the scheduling machine and hands each sequence's events to its stream.
+//!
+//! It keeps two steps in flight: while the device computes one, the next is reserved and planned. Tokens go
+//! straight from here into each stream's bounded channel, whose bound is the sequence's own `max_tokens`: a
+//! slow reader never holds anybody up. A stream that went away frees its blocks with the next step.
+
+mod flight;
+mod streams;
+
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use updraft_core::fault::FaultClass;
+use updraft_core::kv::{Grants, KvUsage};
+use updraft_core::scheduler::{Blame, NewSequence, Scheduler, SchedulerConfig};
+use updraft_core::step::StepResult;
+use updraft_core::{Epoch, SequenceId};
+
+use crate::bus::{Bus, StepRecord};
+use crate::executor::ExecutorMsg;
+use crate::generation::GenerationError;
+use crate::intake::Admission;
+use crate::kv_blocks::KvBlocksMsg;
+use crate::supervisor::{Mailbox, StatusBoard};
+use flight::Flights;
+use streams::Streams;
+
+/// The actor.
+pub(crate) struct SchedulerActor;
+
+/// Messages.
+pub(crate) enum SchedulerMsg {
+    /// A sequence arrived.
+    Admit(Box<Admission>),
+    /// Nobody wants this sequence any more.
+    Cancel(SequenceId),
+    /// The block actor answered.
+    Granted(Grants),
+    /// The executor answered.
+    StepDone(StepResult),
+    /// Something was lost; a new epoch begins.
+    Lost { class: FaultClass, epoch: Epoch, blame: Blame },
+    /// There is a block actor.
+    KvBlocksUp(ActorRef<KvBlocksMsg>),
+    /// There is an executor.
+    ExecutorUp(ActorRef<ExecutorMsg>),
+}
+
+/// What the actor needs to start.
+#[derive(Clone)]
+pub(crate) struct SchedulerArgs {
+    pub config: SchedulerConfig,
+    pub epoch: Epoch,
+    pub bus: Arc<Bus>,
+    pub board: Arc<StatusBoard>,
+}
+
+/// What it keeps.
+pub(crate) struct SchedulerState {
+    machine: Scheduler,
+    streams: Streams,
+    flights: Flights,
+    usage: KvUsage,
+    kv_blocks: Option<ActorRef<KvBlocksMsg>>,
+    executor: Option<ActorRef<ExecutorMsg>>,
+    bus: Arc<Bus>,
+    board: Arc<StatusBoard>,
+}
+
+impl Actor for SchedulerActor {
+    type Msg = SchedulerMsg;
+    type State = SchedulerState;
+    type Arguments = SchedulerArgs;
+
+    async fn pre_start(
+        &self,
+        _myself: ActorRef<SchedulerMsg>,
+        args: SchedulerArgs,
+    ) -> Result<SchedulerState, ActorProcessingErr> {
+        Ok(SchedulerState {
+            machine: Scheduler::new(args.config, args.epoch),
+            streams: Streams::new(Arc::clone(&args.bus)),
+            flights: Flights::default(),
+            usage: KvUsage::default(),
+            kv_blocks: None,
+            executor: None,
+            bus: args.bus,
+            board: args.board,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SchedulerMsg>,
+        message: SchedulerMsg,
+        state: &mut SchedulerState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.board.mailboxes().taken(Mailbox::Scheduler);
+        match message {
+            SchedulerMsg::Admit(admission) => state.admit(*admission),
+            SchedulerMsg::Cancel(sequence) => state.cancel(sequence),
+            SchedulerMsg::Granted(grants) => state.granted(grants, &myself),
+            SchedulerMsg::StepDone(result) => state.step_done(&result),
+            SchedulerMsg::Lost { class, epoch, blame } => state.lost(class, epoch, blame),
+            SchedulerMsg::KvBlocksUp(kv_blocks) => state.kv_blocks = Some(kv_blocks),
+            SchedulerMsg::ExecutorUp(executor) => state.executor = Some(executor),
+        }
+        state.plan(&myself);
+        Ok(())
+    }
+}
+
+impl SchedulerState {
+    fn admit(&mut self, admission: Admission) {
+        let sequence = admission.sequence;
+        // The gate has let it in, so a queue that is full by now does not keep it out.
+        let admitted = self.machine.restore(NewSequence {
+            sequence,
+            prompt: Arc::clone(&admission.prompt),
+            output: admission.output.clone(),
+            sampling: Arc::clone(&admission.sampling),
+            priority: admission.priority,
+            salt: admission.salt.clone(),
+            arrival: self.board.millis_of(admission.arrived),
+            strikes: admission.strikes,
+        });
+        let arrived = self.board.millis_of(admission.arrived);
+        self.streams.open(admission, arrived);
+        if let Err(refusal) = admitted {
+            self.streams.fail(sequence, GenerationError::Refused(refusal), self.board.now());
+        }
+    }
+
+    fn cancel(&mut self, sequence: SequenceId) {
+        self.machine.cancel(sequence);
+        self.streams.abandon(sequence, self.board.now());
+        self.note_idle();
+    }
+
+    /// Asks for the blocks of the next step, when one can be planned and all who are needed are there.
+    fn plan(&mut self, myself: &ActorRef<SchedulerMsg>) {
+        let (Some(kv_blocks), Some(_)) = (&self.kv_blocks, &self.executor) else { return };
+        let Some(reservation) = self.machine.propose() else { return };
+        self.board.mailboxes().sent(Mailbox::KvBlocks);
+        // A block actor that is gone begins a new epoch, and this is planned again.
+        let _ = kv_blocks.cast(KvBlocksMsg::Reserve { reservation, reply_to: myself.clone() });
+    }
+
+    fn granted(&mut self, grants: Grants, myself: &ActorRef<SchedulerMsg>) {
+        self.usage = grants.usage;
+        let preemptions = grants.preempted.len() as u32;
+        match (self.machine.commit(grants, self.board.now()), &self.executor) {
+            (Some(plan), Some(executor)) => {
+                self.flights.launch(&plan, preemptions);
+                self.board.mailboxes().sent(Mailbox::Executor);
+                // An executor that is gone begins a new epoch, and this is planned again.
+                let _ = executor.cast(ExecutorMsg::Execute { plan, reply_to: myself.clone() });
+            }
+            (Some(_), None) => {}
+            (None, _) => self.note_idle(),
+        }
+    }
+
+    fn step_done(&mut self, result: &StepResult) {
+        if result.epoch != self.machine.epoch() {
+            self.board.count_stale();
+            return;
+        }
+        let generated_tokens = result.outputs.iter().filter(|output| output.token.is_some()).count() as u32;
+        let now = self.board.now();
+        for event in self.machine.complete(result, now) {
+            if let Some(left) = self.streams.deliver(event, now) {
+                self.machine.cancel(left);
+                self.streams.abandon(left, now);
+            }
+        }
+        let flight = self.flights.land(result);
+        let load = self.machine.load();
+        self.bus.steps.publish(&StepRecord {
+            running: load.running,
+            waiting: load.waiting,
+            computed_tokens: flight.computed_tokens,
+            prompt_tokens: flight.prompt_tokens,
+            generated_tokens,
+            preemptions: flight.preemptions,
+            kv: self.usage,
+            device_micros: result.device_micros,
+            host_micros: flight.host_micros,
+        });
+    }
+
+    fn lost(&mut self, class: FaultClass, epoch: Epoch, blame: Blame) {
+        match class {
+            FaultClass::KvBlocks => self.kv_blocks = None,
+            _ => self.executor = None,
+        }
+        self.flights.clear();
+        let now = self.board.now();
+        for event in self.machine.lose(epoch, blame) {
+            // A stream that went away meanwhile is noticed again at its next token.
+            let _ = self.streams.deliver(event, now);
+        }
+    }
+
+    /// Shows an empty house on the gauges at once, not at the next step.
+    fn note_idle(&self) {
+        let load = self.machine.load();
+        let record = StepRecord {
+            running: load.running,
+            waiting: load.waiting,
+            kv: self.usage,
+            ..StepRecord::default()
+        };
+        self.bus.steps.publish(&record);
+    }
+}

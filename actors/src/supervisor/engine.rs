@@ -1,0 +1,301 @@
+//! The engine supervisor: owns the epoch, the four actors of the step loop, and their restarts.
+//!
+//! A lost executor or block table begins a new epoch and the scheduler puts its sequences back; a lost
+//! scheduler begins one too, and the clients' streams bring their sequences back themselves; a lost intake
+//! loses nothing. A device that hangs is noticed by the watch tick and its executor replaced.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::watch;
+use updraft_core::Epoch;
+use updraft_core::fault::FaultClass;
+use updraft_core::restart::{Decision, History, RestartPolicy};
+use updraft_core::scheduler::Blame;
+
+use super::{EnginePhase, Mailbox, StatusBoard};
+use crate::bus::{Bus, FaultRecord};
+use crate::executor::{ExecutorActor, ExecutorArgs, ExecutorMsg};
+use crate::intake::{IntakeActor, IntakeMsg};
+use crate::kv_blocks::{KvBlocksActor, KvBlocksArgs, KvBlocksMsg};
+use crate::scheduler::{SchedulerActor, SchedulerArgs, SchedulerMsg};
+
+/// How often the watch looks for a stalled step.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
+
+/// The actor.
+pub(crate) struct EngineActor;
+
+/// Messages.
+pub(crate) enum EngineMsg {
+    /// The back-off is over: start this child again.
+    Restart(FaultClass),
+    /// Look for a stalled step.
+    Watch,
+    /// End one child as a fault would (drills).
+    Kill(FaultClass),
+}
+
+/// What every life of the engine needs.
+#[derive(Clone)]
+pub(crate) struct EngineArgs {
+    pub executor: ExecutorArgs,
+    pub kv_blocks: KvBlocksArgs,
+    pub scheduler: SchedulerArgs,
+    pub policy: RestartPolicy,
+    pub board: Arc<StatusBoard>,
+    pub bus: Arc<Bus>,
+    /// Where submitters find the intake.
+    pub door: watch::Sender<Option<ActorRef<IntakeMsg>>>,
+    /// The epoch outlives the supervisor itself.
+    pub epoch: Arc<std::sync::atomic::AtomicU64>,
+}
+
+/// What it keeps.
+pub(crate) struct EngineState {
+    args: EngineArgs,
+    history: History,
+    /// The executor is being ended because its device hangs.
+    hung: bool,
+    executor: Option<ActorRef<ExecutorMsg>>,
+    kv_blocks: Option<ActorRef<KvBlocksMsg>>,
+    scheduler: Option<ActorRef<SchedulerMsg>>,
+    intake: Option<ActorRef<IntakeMsg>>,
+}
+
+/// How a child ended.
+struct Loss {
+    detail: String,
+    /// By itself, not by a kill.
+    failed: bool,
+}
+
+impl Actor for EngineActor {
+    type Msg = EngineMsg;
+    type State = EngineState;
+    type Arguments = EngineArgs;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<EngineMsg>,
+        args: EngineArgs,
+    ) -> Result<EngineState, ActorProcessingErr> {
+        let mut state = EngineState {
+            args,
+            history: History::default(),
+            hung: false,
+            executor: None,
+            kv_blocks: None,
+            scheduler: None,
+            intake: None,
+        };
+        state.next_epoch();
+        for class in [FaultClass::Executor, FaultClass::KvBlocks, FaultClass::Scheduler, FaultClass::Intake] {
+            state.start(class, &myself).await?;
+        }
+        myself.send_interval(WATCH_EVERY, || EngineMsg::Watch);
+        Ok(state)
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<EngineMsg>,
+        message: EngineMsg,
+        state: &mut EngineState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            EngineMsg::Restart(class) => state.start(class, &myself).await,
+            EngineMsg::Watch => {
+                if state.args.board.is_stalled() {
+                    state.args.board.step_abandoned();
+                    state.hung = true;
+                    state.kill(FaultClass::Executor, "the step made no progress in time");
+                }
+                Ok(())
+            }
+            EngineMsg::Kill(class) => {
+                state.kill(class, "killed on request");
+                Ok(())
+            }
+        }
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<EngineMsg>,
+        event: SupervisionEvent,
+        state: &mut EngineState,
+    ) -> Result<(), ActorProcessingErr> {
+        let (who, detail, failed) = match event {
+            SupervisionEvent::ActorTerminated(who, _, reason) => (who, reason.unwrap_or_default(), false),
+            SupervisionEvent::ActorFailed(who, error) => (who, error.to_string(), true),
+            _ => return Ok(()),
+        };
+        match state.class_of(&who) {
+            Some(class) => state.lost(class, &Loss { detail, failed }, &myself),
+            // A child of a life that has been replaced already.
+            None => Ok(()),
+        }
+    }
+}
+
+impl EngineState {
+    fn class_of(&self, who: &ActorCell) -> Option<FaultClass> {
+        let is = |known: Option<ractor::ActorId>| known == Some(who.get_id());
+        if is(self.executor.as_ref().map(|known| known.get_id())) {
+            Some(FaultClass::Executor)
+        } else if is(self.kv_blocks.as_ref().map(|known| known.get_id())) {
+            Some(FaultClass::KvBlocks)
+        } else if is(self.scheduler.as_ref().map(|known| known.get_id())) {
+            Some(FaultClass::Scheduler)
+        } else if is(self.intake.as_ref().map(|known| known.get_id())) {
+            Some(FaultClass::Intake)
+        } else {
+            None
+        }
+    }
+
+    /// Forgets a child that ended, tells those who depend on it, and plans its restart.
+    fn lost(
+        &mut self,
+        class: FaultClass,
+        loss: &Loss,
+        myself: &ActorRef<EngineMsg>,
+    ) -> Result<(), ActorProcessingErr> {
+        let hung = class == FaultClass::Executor && std::mem::take(&mut self.hung);
+        // What was computing is suspected only when it was not ended from outside.
+        let blame = if loss.failed || hung { Blame::OldestStep } else { Blame::Nobody };
+        self.args.board.set_phase(EnginePhase::Restarting);
+        match class {
+            FaultClass::KvBlocks => {
+                self.kv_blocks = None;
+                self.args.board.mailboxes().lost(Mailbox::KvBlocks);
+            }
+            FaultClass::Scheduler => {
+                self.scheduler = None;
+                self.args.board.mailboxes().lost(Mailbox::Scheduler);
+            }
+            FaultClass::Intake => {
+                self.intake = None;
+                self.args.board.mailboxes().lost(Mailbox::Intake);
+                self.args.door.send_replace(None);
+            }
+            _ => {
+                self.executor = None;
+                self.args.board.mailboxes().lost(Mailbox::Executor);
+                self.args.board.step_abandoned();
+            }
+        }
+        if class != FaultClass::Intake {
+            let epoch = self.next_epoch();
+            if let Some(scheduler) = &self.scheduler {
+                // A scheduler that is gone too is restarted into this epoch.
+                self.args.board.mailboxes().sent(Mailbox::Scheduler);
+                let _ = scheduler.cast(SchedulerMsg::Lost { class, epoch, blame });
+            }
+        }
+        let (epoch, detail) = (self.epoch(), &loss.detail);
+        let reported = if hung { FaultClass::Hang } else { class };
+        tracing::warn!(class = reported.as_str(), %epoch, detail, "lost a part of the engine");
+        self.args.bus.faults.publish(&FaultRecord { class: reported, epoch, detail: detail.clone() });
+        match self.args.policy.decide(self.args.board.now(), &mut self.history) {
+            Decision::Restart { after } => {
+                myself.send_after(Duration::from_millis(after.0), move || EngineMsg::Restart(class));
+                Ok(())
+            }
+            Decision::Escalate => Err(format!("too many restarts, the last one: {detail}").into()),
+        }
+    }
+
+    async fn start(
+        &mut self,
+        class: FaultClass,
+        myself: &ActorRef<EngineMsg>,
+    ) -> Result<(), ActorProcessingErr> {
+        let me = myself.get_cell();
+        match class {
+            FaultClass::KvBlocks => {
+                let args = self.args.kv_blocks.clone();
+                let kv_blocks = Actor::spawn_linked(None, KvBlocksActor, args, me).await?.0;
+                self.tell_scheduler(SchedulerMsg::KvBlocksUp(kv_blocks.clone()));
+                self.kv_blocks = Some(kv_blocks);
+            }
+            FaultClass::Scheduler => {
+                let mut args = self.args.scheduler.clone();
+                args.epoch = self.epoch();
+                let scheduler = Actor::spawn_linked(None, SchedulerActor, args, me).await?.0;
+                self.scheduler = Some(scheduler.clone());
+                if let Some(kv_blocks) = &self.kv_blocks {
+                    self.tell_scheduler(SchedulerMsg::KvBlocksUp(kv_blocks.clone()));
+                }
+                if let Some(executor) = &self.executor {
+                    self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
+                }
+                if let Some(intake) = &self.intake {
+                    // An intake that is gone hears of the scheduler when it is back.
+                    self.args.board.mailboxes().sent(Mailbox::Intake);
+                    let _ = intake.cast(IntakeMsg::SchedulerUp(scheduler));
+                }
+            }
+            FaultClass::Intake => {
+                let intake = Actor::spawn_linked(None, IntakeActor, Arc::clone(&self.args.board), me).await?.0;
+                if let Some(scheduler) = &self.scheduler {
+                    self.args.board.mailboxes().sent(Mailbox::Intake);
+                    // It has just been started.
+                    let _ = intake.cast(IntakeMsg::SchedulerUp(scheduler.clone()));
+                }
+                self.args.door.send_replace(Some(intake.clone()));
+                self.intake = Some(intake);
+            }
+            _ => {
+                let args = self.args.executor.clone();
+                let executor = Actor::spawn_linked(None, ExecutorActor, args, me).await?.0;
+                self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
+                self.executor = Some(executor);
+            }
+        }
+        if self.is_complete() {
+            self.args.board.set_phase(EnginePhase::Serving);
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.executor.is_some()
+            && self.kv_blocks.is_some()
+            && self.scheduler.is_some()
+            && self.intake.is_some()
+    }
+
+    fn tell_scheduler(&self, message: SchedulerMsg) {
+        if let Some(scheduler) = &self.scheduler {
+            self.args.board.mailboxes().sent(Mailbox::Scheduler);
+            // A scheduler that is gone is told everything when it is started again.
+            let _ = scheduler.cast(message);
+        }
+    }
+
+    fn kill(&self, class: FaultClass, why: &str) {
+        tracing::warn!(class = class.as_str(), why, "ending a part of the engine");
+        let cell = match class {
+            FaultClass::KvBlocks => self.kv_blocks.as_ref().map(ActorRef::get_cell),
+            FaultClass::Scheduler => self.scheduler.as_ref().map(ActorRef::get_cell),
+            FaultClass::Intake => self.intake.as_ref().map(ActorRef::get_cell),
+            _ => self.executor.as_ref().map(ActorRef::get_cell),
+        };
+        if let Some(cell) = cell {
+            cell.kill();
+        }
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch(self.args.epoch.load(std::sync::atomic::Ordering::Acquire))
+    }
+
+    fn next_epoch(&self) -> Epoch {
+        let epoch = Epoch(self.args.epoch.fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1);
+        self.args.board.set_epoch(epoch);
+        epoch
+    }
+}

@@ -1,0 +1,187 @@
+//! From what there is to do to one reservation: who asks for how much, in which order, at whose cost.
+
+use super::Scheduler;
+use super::order::Precedence;
+use super::sequence::{Sequence, Stage};
+use crate::ids::{SequenceId, StepId};
+use crate::kv::{Demand, DemandKind, Reservation};
+use crate::units::Tokens;
+
+/// A reservation without an answer.
+#[derive(Debug)]
+pub(super) struct Proposal {
+    pub(super) round: u64,
+    pub(super) step: StepId,
+    /// Whether blocks were given back with it.
+    pub(super) releases: bool,
+    /// Waiting sequences that asked to start, in waiting order.
+    pub(super) starts: Vec<SequenceId>,
+    /// Sequences it names that ended since.
+    pub(super) ended: Vec<SequenceId>,
+}
+
+/// What sequences under suspicion mean for the next step.
+enum Isolation {
+    /// There are none.
+    Off,
+    /// This one runs by itself.
+    Only(SequenceId),
+    /// None of them can run now. The others may, but nobody starts past this place.
+    Before(Option<Precedence>),
+}
+
+#[derive(Default)]
+struct Wishes {
+    demands: Vec<Demand>,
+    victims: Vec<SequenceId>,
+    starts: Vec<SequenceId>,
+}
+
+impl Scheduler {
+    /// What the next step needs of the block manager. None while a reservation is out, while as many steps are
+    /// in flight as may be, and when there is nothing to do.
+    pub fn propose(&mut self) -> Option<Reservation> {
+        let too_far_ahead = self.in_flight.len() >= self.config.steps_in_flight as usize;
+        if self.proposal.is_some() || !self.changed || too_far_ahead {
+            return None;
+        }
+        let round = self.rounds + 1;
+        let wishes = match self.isolation() {
+            Isolation::Off => self.wishes_of_all(round, None),
+            Isolation::Before(barrier) => self.wishes_of_all(round, barrier),
+            Isolation::Only(suspect) => self.wishes_of_one(round, suspect),
+        };
+        if wishes.demands.is_empty() && self.holding_blocks.is_empty() {
+            return None;
+        }
+        self.rounds = round;
+        self.changed = false;
+        let released = std::mem::take(&mut self.holding_blocks);
+        self.proposal = Some(Proposal {
+            round,
+            step: self.next_step,
+            releases: !released.is_empty(),
+            starts: wishes.starts,
+            ended: Vec::new(),
+        });
+        Some(Reservation {
+            epoch: self.epoch,
+            step: self.next_step,
+            released,
+            budget: self.config.step_budget,
+            demands: wishes.demands,
+            victims: wishes.victims,
+        })
+    }
+
+    /// Decides whether a suspect runs by itself.
+    ///
+    /// Suspects go first and one at a time. Each ends the suspicion soon, by a token or by a fault, and needs
+    /// no further blocks until then; a step without it in which a fault happens is not held against it.
+    fn isolation(&self) -> Isolation {
+        if self.suspects == 0 {
+            return Isolation::Off;
+        }
+        let suspect_in = |places: &std::collections::BTreeSet<Precedence>| {
+            places.iter().find(|place| self.record(**place).is_some_and(Sequence::is_suspect)).copied()
+        };
+        let waiting = suspect_in(&self.waiting);
+        if let Some(place) = suspect_in(&self.running) {
+            let wants_row = self.record(place).is_some_and(Sequence::wants_row);
+            return if wants_row { Isolation::Only(place.sequence) } else { Isolation::Before(waiting) };
+        }
+        match waiting {
+            Some(place) if self.can_surely_start(place) => Isolation::Only(place.sequence),
+            barrier => Isolation::Before(barrier),
+        }
+    }
+
+    fn record(&self, place: Precedence) -> Option<&Sequence> {
+        self.sequences.get(&place.sequence)
+    }
+
+    /// Whether a waiting sequence gets its blocks even if none of them is cached.
+    fn can_surely_start(&self, place: Precedence) -> bool {
+        let Some(record) = self.record(place) else { return false };
+        let free = self.usage.total.saturating_sub(self.usage.used);
+        record.pending == 0
+            && self.running.len() < self.config.max_sequences as usize
+            && Tokens(record.known()).blocks(self.config.block_size).0 <= free
+    }
+
+    fn wishes_of_all(&mut self, round: u64, barrier: Option<Precedence>) -> Wishes {
+        let limit = self.chunk();
+        let mut wishes = Wishes::default();
+        let mut prefills = Vec::new();
+        for place in &self.running {
+            let Some(record) = self.sequences.get_mut(&place.sequence) else { continue };
+            if !record.wants_row() {
+                continue;
+            }
+            // Single tokens go first: a long prompt must not hold up streams that are under way.
+            let list = if record.continues() { &mut wishes.demands } else { &mut prefills };
+            list.push(continuation(record, round, limit));
+            wishes.victims.push(place.sequence);
+        }
+        wishes.demands.append(&mut prefills);
+        wishes.victims.reverse();
+        let slots = self.config.max_sequences.saturating_sub(self.running.len() as u32);
+        for place in self.waiting.iter().take(slots.min(self.config.step_budget.0) as usize) {
+            let Some(record) = self.sequences.get_mut(&place.sequence) else { continue };
+            // A preempted sequence starts again when all its tokens are in, and nobody passes it meanwhile.
+            if barrier.is_some_and(|barrier| *place >= barrier) || record.pending > 0 {
+                break;
+            }
+            wishes.demands.push(start(record, round, limit));
+            wishes.starts.push(place.sequence);
+        }
+        wishes
+    }
+
+    fn wishes_of_one(&mut self, round: u64, id: SequenceId) -> Wishes {
+        let limit = self.chunk();
+        let mut wishes = Wishes::default();
+        let Some(record) = self.sequences.get_mut(&id) else { return wishes };
+        if record.stage == Stage::Running {
+            wishes.demands.push(continuation(record, round, limit));
+        } else {
+            wishes.demands.push(start(record, round, limit));
+            wishes.starts.push(id);
+        }
+        wishes
+    }
+
+    /// Tokens of one sequence in one step.
+    fn chunk(&self) -> Tokens {
+        let alone = self.sequences.len() <= 1;
+        if alone || self.config.chunk_limit == Tokens::ZERO {
+            self.config.step_budget
+        } else {
+            self.config.chunk_limit
+        }
+    }
+}
+
+fn continuation(record: &mut Sequence, round: u64, limit: Tokens) -> Demand {
+    record.round = round;
+    Demand {
+        sequence: record.place.sequence,
+        target: Tokens(record.target()),
+        limit,
+        kind: DemandKind::Continue { appended: record.report_rest() },
+    }
+}
+
+fn start(record: &mut Sequence, round: u64, limit: Tokens) -> Demand {
+    record.round = round;
+    Demand {
+        sequence: record.place.sequence,
+        target: Tokens(record.known()),
+        limit,
+        kind: DemandKind::Start {
+            tokens: record.joined(),
+            salt: record.salt.clone(),
+            reuse: record.may_reuse(),
+        },
+    }
+}

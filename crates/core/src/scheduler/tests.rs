@@ -1,0 +1,9 @@
+//! Scheduler and block manager together, one subject a file.
+
+mod harness;
+mod loss;
+mod overlap;
+mod planning;
+mod preemption;
+
+pub(super) use harness::{config, new};

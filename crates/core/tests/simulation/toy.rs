@@ -1,0 +1,213 @@
+//! An executor whose next token is a pure function of a sequence's tokens, computed through a paged cache.
+
+use std::collections::HashMap;
+
+use updraft_core::sampling::SamplingParams;
+use updraft_core::scheduler::FinishReason;
+use updraft_core::step::{SequenceOutput, StepPlan, StepResult, TokenLogprobs};
+use updraft_core::{BlockId, Epoch, SequenceId, StepId, TokenId, Tokens};
+
+pub(crate) const EOS: TokenId = 0;
+pub(crate) const STOP: TokenId = 1;
+const VOCABULARY: u64 = 120;
+
+/// Mixes two numbers into one (the finisher of splitmix64).
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let value = (a ^ b.rotate_left(32)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// What "attention" has seen up to a position, and the token it leads to.
+#[derive(Clone, Copy, Default)]
+struct Attention(u64);
+
+impl Attention {
+    /// What the cache holds for `token` after everything seen so far.
+    fn entry(self, token: TokenId) -> u64 {
+        mix(self.0, u64::from(token) + 1)
+    }
+
+    fn see(&mut self, entry: u64) {
+        self.0 = mix(self.0, entry);
+    }
+
+    fn next_token(self, produced: usize, sampling: &SamplingParams) -> TokenId {
+        let token = (mix(self.0, sampling.seed) % VOCABULARY) as TokenId;
+        if produced < sampling.min_tokens as usize && token <= STOP {
+            token + 2
+        } else {
+            token
+        }
+    }
+}
+
+/// The output of a sequence that nothing disturbs, and why it ends.
+pub(crate) fn undisturbed(
+    prompt: &[TokenId],
+    sampling: &SamplingParams,
+    longest: usize,
+) -> (Vec<TokenId>, FinishReason) {
+    let mut attention = Attention::default();
+    for token in prompt {
+        attention.see(attention.entry(*token));
+    }
+    let mut output = Vec::new();
+    loop {
+        let token = attention.next_token(output.len(), sampling);
+        let may_stop = output.len() >= sampling.min_tokens as usize;
+        output.push(token);
+        if may_stop && token == EOS && !sampling.ignore_eos {
+            return (output, FinishReason::Stop { stop_token: None });
+        }
+        if may_stop && token == STOP {
+            return (
+                output,
+                FinishReason::Stop {
+                    stop_token: Some(STOP),
+                },
+            );
+        }
+        if output.len() >= sampling.max_tokens as usize || prompt.len() + output.len() >= longest {
+            return (output, FinishReason::Length);
+        }
+        attention.see(attention.entry(token));
+    }
+}
+
+/// One life of the executor.
+pub(crate) struct Toy {
+    epoch: Epoch,
+    next_step: StepId,
+    block_size: usize,
+    cache: Vec<u64>,
+    known: HashMap<SequenceId, Known>,
+}
+
+struct Known {
+    tokens: Vec<TokenId>,
+    prompt: usize,
+    sampling: std::sync::Arc<SamplingParams>,
+    table: Vec<BlockId>,
+}
+
+/// The executor is gone.
+pub(crate) struct Fault;
+
+impl Toy {
+    pub(crate) fn new(epoch: Epoch, block_size: Tokens, blocks: u32) -> Self {
+        // Every life starts with other rubbish in its memory.
+        let rubbish = |slot| mix(epoch.0, slot);
+        Self {
+            epoch,
+            next_step: StepId(0),
+            block_size: block_size.0 as usize,
+            cache: (0..u64::from(blocks * block_size.0)).map(rubbish).collect(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Runs one plan; `poison` says at which position a sequence kills the executor.
+    pub(crate) fn run(
+        &mut self,
+        plan: &StepPlan,
+        poison: impl Fn(SequenceId) -> Option<u32>,
+    ) -> Result<StepResult, Fault> {
+        assert_eq!(
+            (plan.epoch, plan.step),
+            (self.epoch, self.next_step),
+            "a plan out of order"
+        );
+        self.next_step = self.next_step.next();
+        for sequence in &plan.released {
+            self.known.remove(sequence).expect("released but never admitted");
+        }
+        for init in &plan.admitted {
+            let tokens = init.prompt.iter().chain(&init.output).copied().collect();
+            let known = Known {
+                tokens,
+                prompt: init.prompt.len(),
+                sampling: init.sampling.clone(),
+                table: Vec::new(),
+            };
+            assert!(
+                self.known.insert(init.sequence, known).is_none(),
+                "admitted twice"
+            );
+        }
+        let mut outputs = Vec::new();
+        for row in &plan.scheduled {
+            let known = self
+                .known
+                .get_mut(&row.sequence)
+                .expect("scheduled but never admitted");
+            known.table.extend(&row.new_blocks);
+            let (start, end) = (row.start.0, row.start.0 + row.count.0);
+            if poison(row.sequence).is_some_and(|position| (start..end).contains(&position)) {
+                return Err(Fault);
+            }
+            let attention = compute(
+                &mut self.cache,
+                self.block_size,
+                known,
+                start as usize,
+                end as usize,
+            );
+            let mut output = SequenceOutput {
+                sequence: row.sequence,
+                token: None,
+                logprobs: None,
+                prompt_logprobs: prompt_logprobs(known, start, end),
+            };
+            if row.samples {
+                assert_eq!(end as usize, known.tokens.len(), "sampled in the middle");
+                let token = attention.next_token(end as usize - known.prompt, &known.sampling);
+                known.tokens.push(token);
+                output.token = Some(token);
+            }
+            if output.token.is_some() || !output.prompt_logprobs.is_empty() {
+                outputs.push(output);
+            }
+        }
+        Ok(StepResult {
+            epoch: self.epoch,
+            step: plan.step,
+            outputs,
+            device_micros: 1,
+        })
+    }
+}
+
+/// Computes positions `start..end` of one sequence: reads all before, writes its own.
+fn compute(cache: &mut [u64], block_size: usize, known: &Known, start: usize, end: usize) -> Attention {
+    let slot =
+        |position: usize| known.table[position / block_size].0 as usize * block_size + position % block_size;
+    let mut attention = Attention::default();
+    for position in 0..end {
+        if position >= start {
+            cache[slot(position)] = attention.entry(known.tokens[position]);
+        }
+        attention.see(cache[slot(position)]);
+    }
+    attention
+}
+
+/// An entry for each prompt position whose predecessor was computed.
+fn prompt_logprobs(known: &Known, start: u32, end: u32) -> Vec<(Tokens, TokenLogprobs)> {
+    if known.sampling.prompt_logprobs.is_none() {
+        return Vec::new();
+    }
+    let last = (end + 1).min(known.prompt as u32);
+    let entry = |position: u32| {
+        let token = known.tokens[position as usize];
+        (
+            Tokens(position),
+            TokenLogprobs {
+                token,
+                ..TokenLogprobs::default()
+            },
+        )
+    };
+    (start + 1..last).map(entry).collect()
+}

@@ -1,0 +1,21 @@
+//! The CPU as a device.
+//!
+//! [`CpuModel`] is what is made once from a checkpoint and shared: packed weights and the program as stages.
+//! [`CpuDevice`] is one life of an executor: threads, KV cache, activation buffers. Both are sized when they are made; a
+//! step allocates nothing.
+//!
+//! A step runs inside one fork and join of a thread team. The program has been sorted into stages
+//! ([`stages`]): operations that need nothing from each other share a stage, and workers meet only between stages.
+
+mod check;
+mod device;
+mod inputs;
+mod load;
+mod memory;
+mod run;
+mod stages;
+#[cfg(test)]
+mod tests;
+
+pub use device::{CpuDevice, CpuOptions};
+pub use load::{CpuModel, LoadError, LoadOptions, Loaded};

@@ -1,0 +1,372 @@
+//! The inner loops: scores of a tile of keys, one softmax update, and the weighted sum of its values.
+//!
+//! Query vectors go in blocks of up to four, and each block over four vectors of keys or values, so that a load
+//! is used four times. How vectors are blocked changes no result: every lane sees its own sequence of products.
+
+use std::ops::Range;
+
+use super::cells::{Cells, KEEP_ALL};
+use super::item::State;
+use super::plan;
+use super::{Attention, SEGMENT, Shape, TILE};
+use crate::kv_cache::{KvCache, SUB_BLOCK};
+use crate::lanes::{LANES, Lanes};
+
+/// Sub-blocks in a tile.
+const SUBS: usize = TILE / SUB_BLOCK;
+
+/// The query vectors of an item: rows of one sequence, and the heads of each that share a key head.
+pub(super) struct Rows<'a> {
+    shape: &'a Shape,
+    cache: &'a KvCache,
+    table: &'a [u32],
+    kv_head: usize,
+    /// Position of the first row.
+    position: usize,
+    rows: usize,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(attention: &'a Attention<'_>, tile: plan::Tile) -> Self {
+        let span = attention.spans[tile.span as usize];
+        let table = span.table_start as usize..(span.table_start + span.table_len) as usize;
+        Self {
+            shape: &attention.shape,
+            cache: attention.cache,
+            table: &attention.tables[table],
+            kv_head: tile.kv_head as usize,
+            position: (span.context - span.row_count + tile.first) as usize,
+            rows: tile.rows as usize,
+        }
+    }
+
+    pub(super) fn vectors(&self) -> usize {
+        self.rows * self.shape.group()
+    }
+
+    /// What a vector may see of the tile that starts at position `first`, counted within the tile.
+    #[inline(always)]
+    fn visible_in_tile(&self, vector: usize, first: usize) -> Range<usize> {
+        let visible = self.shape.visible(self.position + vector / self.shape.group());
+        visible.start.saturating_sub(first).min(TILE)..visible.end.saturating_sub(first).min(TILE)
+    }
+}
+
+/// Keys and values of one tile; sub-blocks that no row may see are empty.
+struct KeyTile<'a> {
+    /// Position of the first key.
+    first: usize,
+    keys: [&'a [[u32; LANES]]; SUBS],
+    values: [&'a [[u32; LANES]]; SUBS],
+    complete: bool,
+}
+
+impl<'a> KeyTile<'a> {
+    /// Finds the tile's sub-blocks that hold any of the positions `wanted`.
+    fn find(rows: &Rows<'a>, first: usize, wanted: &Range<usize>) -> Self {
+        let mut tile = Self { first, keys: [&[]; SUBS], values: [&[]; SUBS], complete: true };
+        let block_size = rows.cache.geometry().block_size;
+        for sub in 0..SUBS {
+            let position = first + sub * SUB_BLOCK;
+            if position >= wanted.end || position + SUB_BLOCK <= wanted.start {
+                tile.complete = false;
+                continue;
+            }
+            let block = rows.table[position / block_size] as usize;
+            let within = position % block_size / SUB_BLOCK;
+            tile.keys[sub] = rows.cache.sub_block_keys(block, rows.kv_head, within);
+            tile.values[sub] = rows.cache.sub_block_values(block, rows.kv_head, within);
+        }
+        tile
+    }
+}
+
+/// Runs all tiles of a segment that any row may see.
+#[inline(always)]
+pub(super) fn segment<L: Lanes, C: Cells>(
+    l: L,
+    cells: C,
+    rows: &Rows<'_>,
+    segment: usize,
+    queries: &[u32],
+    state: &mut State,
+) {
+    let seen_start = rows.shape.visible(rows.position).start;
+    let seen_end = rows.shape.visible(rows.position + rows.rows - 1).end;
+    let wanted = seen_start.max(segment * SEGMENT)..seen_end.min((segment + 1) * SEGMENT);
+    for tile in wanted.start / TILE..wanted.end.div_ceil(TILE) {
+        let tile = KeyTile::find(rows, tile * TILE, &wanted);
+        let mut vector = 0;
+        while vector < rows.vectors() {
+            let block = Block { rows, tile: &tile, first: vector };
+            match rows.vectors() - vector {
+                1 => block.run::<L, C, 1>(l, cells, queries, state),
+                2 => block.run::<L, C, 2>(l, cells, queries, state),
+                3 => block.run::<L, C, 3>(l, cells, queries, state),
+                _ => block.run::<L, C, 4>(l, cells, queries, state),
+            }
+            vector += 4;
+        }
+    }
+}
+
+/// Up to four query vectors against one tile.
+struct Block<'a> {
+    rows: &'a Rows<'a>,
+    tile: &'a KeyTile<'a>,
+    /// First vector.
+    first: usize,
+}
+
+impl Block<'_> {
+    #[inline(always)]
+    fn run<L: Lanes, C: Cells, const N: usize>(&self, l: L, cells: C, queries: &[u32], state: &mut State) {
+        let mut visible = [const { 0..0 }; N];
+        let mut any = false;
+        for (n, visible) in visible.iter_mut().enumerate() {
+            *visible = self.rows.visible_in_tile(self.first + n, self.tile.first);
+            any |= visible.start < visible.end;
+        }
+        if !any {
+            return;
+        }
+        let scores = self.scores::<L, C, N>(l, cells, queries);
+        let mut weights = [[0; TILE]; N];
+        for n in 0..N {
+            if !visible[n].is_empty() {
+                self.soften(l, cells, n, scores[n], &visible[n], &mut weights[n], state);
+            }
+        }
+        let width = self.rows.shape.padded() / LANES;
+        let sums = &mut state.values[self.first * width..(self.first + N) * width];
+        self.add_values::<L, C, N>(l, cells, &visible, &weights, sums);
+    }
+
+    /// Products of each vector with each key, times the scale; keys that no row sees give minus infinity.
+    #[inline(always)]
+    fn scores<L: Lanes, C: Cells, const N: usize>(&self, l: L, cells: C, queries: &[u32]) -> [[L::F; SUBS]; N] {
+        let stride = self.rows.shape.padded() * C::WORDS / C::VALUES;
+        let mut vectors: [&[u32]; N] = [&[]; N];
+        for (n, vector) in vectors.iter_mut().enumerate() {
+            *vector = &queries[(self.first + n) * stride..(self.first + n + 1) * stride];
+        }
+        let mut scores = [[l.splat(f32::NEG_INFINITY); SUBS]; N];
+        if L::MANY_REGISTERS && self.tile.complete {
+            scores = products::<L, C, N, SUBS>(l, cells, vectors, self.tile.keys);
+        } else {
+            for sub in 0..SUBS {
+                if !self.tile.keys[sub].is_empty() {
+                    let column = products::<L, C, N, 1>(l, cells, vectors, [self.tile.keys[sub]]);
+                    for n in 0..N {
+                        scores[n][sub] = column[n][0];
+                    }
+                }
+            }
+        }
+        let scale = l.splat(self.rows.shape.scale);
+        for row in &mut scores {
+            for score in row {
+                *score = l.mul(*score, scale);
+            }
+        }
+        scores
+    }
+
+    /// One update of a vector's softmax: raises its maximum, adds to its sum, and leaves the weights of the keys.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "a step of `run`, apart only to be read alone")]
+    fn soften<L: Lanes, C: Cells>(
+        &self,
+        l: L,
+        cells: C,
+        n: usize,
+        mut scores: [L::F; SUBS],
+        visible: &Range<usize>,
+        weights: &mut [u32; TILE],
+        state: &mut State,
+    ) {
+        if *visible != (0..TILE) {
+            mask(l, &mut scores, visible);
+        }
+        let [a, b, c, d] = scores;
+        let largest = l.largest(l.max(l.max(a, b), l.max(c, d)));
+        let vector = self.first + n;
+        let old = state.max[vector];
+        let new = if largest > old { largest } else { old };
+        if new > old {
+            let keep = l.exp(l.splat(old - new));
+            let width = self.rows.shape.padded() / LANES;
+            for value in &mut state.values[vector * width..(vector + 1) * width] {
+                l.store(l.mul(l.load(value), keep), value);
+            }
+            l.store(l.mul(l.load(&state.sum[vector]), keep), &mut state.sum[vector]);
+            state.max[vector] = new;
+        }
+        let shift = l.splat(new);
+        let step = LANES * C::WORDS / C::VALUES;
+        for (score, weights) in scores.iter_mut().zip(weights.chunks_exact_mut(step)) {
+            *score = l.exp(l.sub(*score, shift));
+            cells.pack(l, *score, weights);
+        }
+        let [a, b, c, d] = scores;
+        let sum = l.add(l.load(&state.sum[vector]), l.add(l.add(a, b), l.add(c, d)));
+        l.store(sum, &mut state.sum[vector]);
+    }
+
+    /// Adds the values of the visible positions, in ascending order for each vector, times their weights.
+    #[inline(always)]
+    fn add_values<L: Lanes, C: Cells, const N: usize>(
+        &self,
+        l: L,
+        cells: C,
+        visible: &[Range<usize>; N],
+        weights: &[[u32; TILE]; N],
+        sums: &mut [[f32; LANES]],
+    ) {
+        let width = sums.len() / N;
+        // Cells that every vector sees whole go through the blocked loop, the rest alone.
+        let start = visible.iter().map(|range| range.start.div_ceil(C::VALUES)).max().unwrap_or(0);
+        let end = visible.iter().map(|range| range.end / C::VALUES).min().unwrap_or(0);
+        let common = if start < end { start..end } else { 0..0 };
+        for n in 0..N {
+            let head = if common.is_empty() { visible[n].clone() } else { visible[n].start..start * C::VALUES };
+            add_alone(l, cells, self.tile, &weights[n], head, &mut sums[n * width..(n + 1) * width]);
+        }
+        if common.is_empty() {
+            return;
+        }
+        let mut dim = 0;
+        while L::MANY_REGISTERS && dim + 4 <= width {
+            add_together::<L, C, N, 4>(l, cells, self.tile, weights, &common, dim, sums);
+            dim += 4;
+        }
+        while dim < width {
+            add_together::<L, C, N, 1>(l, cells, self.tile, weights, &common, dim, sums);
+            dim += 1;
+        }
+        for n in 0..N {
+            let tail = end * C::VALUES..visible[n].end;
+            add_alone(l, cells, self.tile, &weights[n], tail, &mut sums[n * width..(n + 1) * width]);
+        }
+    }
+}
+
+/// Minus infinity for the keys that are not visible, whatever their memory holds.
+#[inline(always)]
+fn mask<L: Lanes>(l: L, scores: &mut [L::F; SUBS], visible: &Range<usize>) {
+    const INDEX: [f32; LANES] =
+        [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
+    let hidden = l.splat(f32::NEG_INFINITY);
+    let (start, end) = (l.splat(visible.start as f32), l.splat(visible.end as f32));
+    for (sub, score) in scores.iter_mut().enumerate() {
+        let index = l.add(l.load(&INDEX), l.splat((sub * LANES) as f32));
+        *score = l.if_less(index, end, *score, hidden);
+        *score = l.if_less(index, start, hidden, *score);
+    }
+}
+
+/// Dot products of `N` vectors with `16 * S` keys; each lane runs through the head in order.
+#[inline(always)]
+fn products<L: Lanes, C: Cells, const N: usize, const S: usize>(
+    l: L,
+    cells: C,
+    vectors: [&[u32]; N],
+    keys: [&[[u32; LANES]]; S],
+) -> [[L::F; S]; N] {
+    let count = keys[0].len();
+    for keys in keys {
+        assert!(keys.len() == count);
+    }
+    for vector in vectors {
+        assert!(vector.len() == count * C::WORDS);
+    }
+    let mut sums = [[l.splat(0.0); S]; N];
+    for cell in 0..count {
+        let mut loaded = [cells.load(l, &keys[0][cell], KEEP_ALL); S];
+        for s in 1..S {
+            loaded[s] = cells.load(l, &keys[s][cell], KEEP_ALL);
+        }
+        for n in 0..N {
+            let factor = cells.factor(l, &vectors[n][cell * C::WORDS..(cell + 1) * C::WORDS]);
+            for s in 0..S {
+                sums[n][s] = cells.multiply_add(l, sums[n][s], loaded[s], factor);
+            }
+        }
+    }
+    sums
+}
+
+/// Adds whole cells of values to `N` vectors, for `16 * D` values of the head from vector `dim` on.
+#[inline(always)]
+fn add_together<L: Lanes, C: Cells, const N: usize, const D: usize>(
+    l: L,
+    cells: C,
+    tile: &KeyTile<'_>,
+    weights: &[[u32; TILE]; N],
+    common: &Range<usize>,
+    dim: usize,
+    sums: &mut [[f32; LANES]],
+) {
+    let width = sums.len() / N;
+    let per_sub = SUB_BLOCK / C::VALUES;
+    let mut totals = [[l.splat(0.0); D]; N];
+    for n in 0..N {
+        for d in 0..D {
+            totals[n][d] = l.load(&sums[n * width + dim + d]);
+        }
+    }
+    for sub in 0..SUBS {
+        let first = common.start.max(sub * per_sub);
+        let end = common.end.min((sub + 1) * per_sub);
+        for cell in first..end {
+            let at = (cell - sub * per_sub) * width + dim;
+            let values = &tile.values[sub][at..at + D];
+            let mut loaded = [cells.load(l, &values[0], KEEP_ALL); D];
+            for d in 1..D {
+                loaded[d] = cells.load(l, &values[d], KEEP_ALL);
+            }
+            for n in 0..N {
+                let factor = cells.factor(l, &weights[n][cell * C::WORDS..(cell + 1) * C::WORDS]);
+                for d in 0..D {
+                    totals[n][d] = cells.multiply_add(l, totals[n][d], loaded[d], factor);
+                }
+            }
+        }
+    }
+    for n in 0..N {
+        for d in 0..D {
+            l.store(totals[n][d], &mut sums[n * width + dim + d]);
+        }
+    }
+}
+
+/// Adds the values at some positions of the tile to one vector. Of a cell that the range cuts, the other value is
+/// blanked, not only weighted with zero.
+#[inline(always)]
+fn add_alone<L: Lanes, C: Cells>(
+    l: L,
+    cells: C,
+    tile: &KeyTile<'_>,
+    weights: &[u32; TILE],
+    positions: Range<usize>,
+    sums: &mut [[f32; LANES]],
+) {
+    let width = sums.len();
+    let per_sub = SUB_BLOCK / C::VALUES;
+    let mut at = positions.start;
+    while at < positions.end {
+        let cell = at / C::VALUES;
+        let next = ((cell + 1) * C::VALUES).min(positions.end);
+        let keep = match (next - at == C::VALUES, at % C::VALUES) {
+            (true, _) => KEEP_ALL,
+            (false, 0) => 0x0000_ffff,
+            (false, _) => 0xffff_0000,
+        };
+        let values = &tile.values[cell / per_sub][cell % per_sub * width..][..width];
+        let factor = cells.factor(l, &weights[cell * C::WORDS..(cell + 1) * C::WORDS]);
+        for (sum, value) in sums.iter_mut().zip(values) {
+            l.store(cells.multiply_add(l, l.load(sum), cells.load(l, value, keep), factor), sum);
+        }
+        at = next;
+    }
+}

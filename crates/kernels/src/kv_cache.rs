@@ -1,0 +1,274 @@
+//! Keys and values of one layer, in fixed-size blocks of token positions.
+//!
+//! Owns the layout, which is what makes attention fast: sixteen positions of one head form a sub-block in which a
+//! vector lane is a position (keys) or a value of the head (values), so that neither product needs a sum across
+//! lanes.
+//!
+//! ```text
+//! sub-block  = [block][kv head][position / 16]        block size is a multiple of 16
+//! keys       = [dim / n][16 positions] words           a word holds n values: one f32, or two 16-bit values,
+//! values     = [position / n][padded dim] words        neighbours in dim (keys) or position (values)
+//! ```
+//!
+//! The head is padded with zeros to a multiple of sixteen. Always holds: padding stays zero; memory that was never
+//! written costs nothing. Refuses to know which sequence owns a block.
+
+#[cfg(test)]
+mod tests;
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use half::{bf16, f16};
+use thiserror::Error;
+
+use crate::lanes::LANES;
+use crate::memory::AlignedVec;
+
+/// Positions in a sub-block; block sizes are multiples of it.
+pub const SUB_BLOCK: usize = LANES;
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KvType {
+    /// Single precision.
+    F32,
+    /// The upper half of a single.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+impl KvType {
+    /// Bytes of one value.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
+
+    /// The usual name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::Bf16 => "bfloat16",
+            Self::F16 => "float16",
+        }
+    }
+
+    /// Values in a 32-bit word.
+    const fn per_word(self) -> usize {
+        4 / self.bytes()
+    }
+}
+
+impl std::fmt::Display for KvType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Sizes of a layer's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvGeometry {
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Values in a head.
+    pub head_dim: usize,
+    /// Positions in a block, a multiple of [`SUB_BLOCK`].
+    pub block_size: usize,
+    /// Blocks.
+    pub blocks: usize,
+}
+
+/// Why a cache cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KvCacheError {
+    /// The block size does not suit the layout.
+    #[error("a KV block cannot hold {block_size} tokens; choose a multiple of {SUB_BLOCK}")]
+    BlockSize {
+        /// The size asked for.
+        block_size: usize,
+    },
+    /// No heads, or heads without values.
+    #[error("a KV cache of {kv_heads} heads of {head_dim} values holds nothing")]
+    Empty {
+        /// Heads.
+        kv_heads: usize,
+        /// Values in a head.
+        head_dim: usize,
+    },
+    /// More bytes than can be addressed.
+    #[error("a KV cache of {blocks} blocks is larger than this machine can address; give it fewer blocks")]
+    TooLarge {
+        /// Blocks asked for.
+        blocks: usize,
+    },
+}
+
+/// Keys and values of one layer.
+#[derive(Debug)]
+pub struct KvCache {
+    kind: KvType,
+    geometry: KvGeometry,
+    keys: Words,
+    values: Words,
+}
+
+impl KvCache {
+    /// An empty cache.
+    pub fn new(kind: KvType, geometry: KvGeometry) -> Result<Self, KvCacheError> {
+        let KvGeometry { kv_heads, head_dim, block_size, blocks } = geometry;
+        if kv_heads == 0 || head_dim == 0 {
+            return Err(KvCacheError::Empty { kv_heads, head_dim });
+        }
+        if block_size == 0 || !block_size.is_multiple_of(SUB_BLOCK) {
+            return Err(KvCacheError::BlockSize { block_size });
+        }
+        let too_large = KvCacheError::TooLarge { blocks };
+        let words = head_dim
+            .checked_next_multiple_of(LANES)
+            .and_then(|padded| padded.checked_mul(block_size / kind.per_word()))
+            .and_then(|words| words.checked_mul(kv_heads))
+            .and_then(|words| words.checked_mul(blocks))
+            .filter(|words| *words <= isize::MAX as usize / 4)
+            .ok_or(too_large)?;
+        Ok(Self { kind, geometry, keys: Words::zeroed(words), values: Words::zeroed(words) })
+    }
+
+    /// Bytes that one token takes in a layer of this shape, keys and values.
+    #[must_use]
+    pub fn bytes_per_token(kind: KvType, kv_heads: usize, head_dim: usize) -> usize {
+        2 * kv_heads * head_dim.next_multiple_of(LANES) * kind.bytes()
+    }
+
+    /// How values are stored.
+    #[must_use]
+    pub fn kind(&self) -> KvType {
+        self.kind
+    }
+
+    /// Sizes.
+    #[must_use]
+    pub fn geometry(&self) -> KvGeometry {
+        self.geometry
+    }
+
+    /// Stores the key and the value (each `kv_heads * head_dim` values) of the token at `slot`
+    /// (`block * block_size + position within the block`).
+    ///
+    /// # Safety
+    /// Nobody reads the cache at the same time (attention does). Writers may overlap, even in one slot.
+    pub unsafe fn write(&self, slot: usize, key: &[f32], value: &[f32]) {
+        let KvGeometry { kv_heads, head_dim, block_size, .. } = self.geometry;
+        assert!(key.len() == kv_heads * head_dim && value.len() == key.len(), "a key or value has a wrong length");
+        let (block, position) = (slot / block_size, slot % block_size);
+        let lane = position % SUB_BLOCK;
+        let heads = key.chunks_exact(head_dim).zip(value.chunks_exact(head_dim));
+        for (head, (key, value)) in heads.enumerate() {
+            let first = self.first_word(block, head, position / SUB_BLOCK);
+            match self.kind {
+                KvType::F32 => self.write_words(first, lane, key, value),
+                KvType::Bf16 => self.write_halves(first, lane, key, value, |x| bf16::from_f32(x).to_bits()),
+                KvType::F16 => self.write_halves(first, lane, key, value, |x| f16::from_f32(x).to_bits()),
+            }
+        }
+    }
+
+    /// Keys of a sub-block: for each word of the head, one word of each position.
+    pub(crate) fn sub_block_keys(&self, block: usize, head: usize, sub: usize) -> &[[u32; LANES]] {
+        self.keys.vectors(self.first_word(block, head, sub), self.sub_block_words())
+    }
+
+    /// Values of a sub-block: for each word of positions, one word of each value of the padded head.
+    pub(crate) fn sub_block_values(&self, block: usize, head: usize, sub: usize) -> &[[u32; LANES]] {
+        self.values.vectors(self.first_word(block, head, sub), self.sub_block_words())
+    }
+
+    /// Values of a head with its padding.
+    pub(crate) fn padded_dim(&self) -> usize {
+        self.geometry.head_dim.next_multiple_of(LANES)
+    }
+
+    fn sub_block_words(&self) -> usize {
+        self.padded_dim() * (SUB_BLOCK / self.kind.per_word())
+    }
+
+    fn first_word(&self, block: usize, head: usize, sub: usize) -> usize {
+        let KvGeometry { kv_heads, block_size, blocks, .. } = self.geometry;
+        assert!(block < blocks && head < kv_heads, "block {block} of {blocks}, head {head} of {kv_heads}");
+        let subs = block_size / SUB_BLOCK;
+        ((block * kv_heads + head) * subs + sub) * self.sub_block_words()
+    }
+
+    fn write_words(&self, first: usize, lane: usize, key: &[f32], value: &[f32]) {
+        for (dim, x) in key.iter().enumerate() {
+            self.keys.word(first + dim * LANES + lane).store(x.to_bits(), Ordering::Relaxed);
+        }
+        for (dim, x) in value.iter().enumerate() {
+            self.values.word(first + lane * self.padded_dim() + dim).store(x.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn write_halves(&self, first: usize, lane: usize, key: &[f32], value: &[f32], round: impl Fn(f32) -> u16) {
+        for (word, pair) in key.chunks(2).enumerate() {
+            let high = pair.get(1).map_or(0, |x| round(*x));
+            let bits = u32::from(round(pair[0])) | u32::from(high) << 16;
+            self.keys.word(first + word * LANES + lane).store(bits, Ordering::Relaxed);
+        }
+        let row = first + lane / 2 * self.padded_dim();
+        for (dim, x) in value.iter().enumerate() {
+            self.values.half(row + dim, lane % 2).store(round(*x), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Memory that is written through atomics (so that writers cannot race) and read as plain vectors.
+#[derive(Debug)]
+struct Words {
+    start: NonNull<u32>,
+    len: usize,
+    /// Owns what `start` points to, which stays the only way in.
+    _memory: AlignedVec<u32>,
+}
+
+// SAFETY: the memory is owned; writes are atomic, and `KvCache::write` demands that nobody reads meanwhile.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    fn zeroed(len: usize) -> Self {
+        let mut memory = AlignedVec::zeroed(len);
+        Self { start: memory.start_ptr(), len, _memory: memory }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU32 {
+        assert!(index < self.len, "word {index} of {}", self.len);
+        // SAFETY: within the memory, aligned, and written by atomics only; readers are kept away by the contract
+        // of `KvCache::write`.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(index)) }
+    }
+
+    /// The low (0) or high (1) half of a word.
+    #[inline]
+    fn half(&self, index: usize, half: usize) -> &AtomicU16 {
+        assert!(index < self.len && half < 2, "half {half} of word {index} of {}", self.len);
+        let half = if cfg!(target_endian = "little") { half } else { 1 - half };
+        // SAFETY: as in `word`; halves of value words are only ever written as halves.
+        unsafe { AtomicU16::from_ptr(self.start.as_ptr().cast::<u16>().add(2 * index + half)) }
+    }
+
+    #[inline]
+    fn vectors(&self, first: usize, len: usize) -> &[[u32; LANES]] {
+        assert!(first + len <= self.len, "words {first}..{} of {}", first + len, self.len);
+        // SAFETY: within the memory; nobody writes while attention reads, by the contract of `KvCache::write`.
+        let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(first), len) };
+        words.as_chunks().0
+    }
+}

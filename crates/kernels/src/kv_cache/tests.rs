@@ -1,0 +1,95 @@
+//! What is written must be found where attention looks for it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn geometry(kv_heads: usize, head_dim: usize, block_size: usize) -> KvGeometry {
+    KvGeometry { kv_heads, head_dim, block_size, blocks: 5 }
+}
+
+/// The stored value as attention reads it, from a word's low (0) or high (1) part.
+fn unpack(kind: KvType, word: u32, part: usize) -> f32 {
+    let half = (word >> (16 * part)) as u16;
+    match kind {
+        KvType::F32 => f32::from_bits(word),
+        KvType::Bf16 => bf16::from_bits(half).to_f32(),
+        KvType::F16 => f16::from_bits(half).to_f32(),
+    }
+}
+
+fn rounded(kind: KvType, x: f32) -> f32 {
+    match kind {
+        KvType::F32 => x,
+        KvType::Bf16 => bf16::from_f32(x).to_f32(),
+        KvType::F16 => f16::from_f32(x).to_f32(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_token_is_read_as_written_and_nothing_else_changes(
+        kv_heads in 1..4_usize,
+        head_dim in prop::sample::select(vec![1_usize, 5, 8, 16, 24, 64]),
+        block_size in prop::sample::select(vec![16_usize, 32, 48]),
+        slot_seed: usize,
+    ) {
+        for kind in [KvType::F32, KvType::Bf16, KvType::F16] {
+            let cache = KvCache::new(kind, geometry(kv_heads, head_dim, block_size)).unwrap();
+            let slot = slot_seed % (5 * block_size);
+            let key: Vec<f32> = (0..kv_heads * head_dim).map(|i| 0.3 + i as f32).collect();
+            let value: Vec<f32> = key.iter().map(|x| -x).collect();
+            // SAFETY: nobody else uses the cache.
+            unsafe { cache.write(slot, &key, &value) };
+            let per = kind.per_word();
+            let mut found = 0;
+            for block in 0..5 {
+                for head in 0..kv_heads {
+                    for sub in 0..block_size / SUB_BLOCK {
+                        let keys = cache.sub_block_keys(block, head, sub);
+                        let values = cache.sub_block_values(block, head, sub).as_flattened();
+                        for lane in 0..SUB_BLOCK {
+                            let here = block * block_size + sub * SUB_BLOCK + lane == slot;
+                            for dim in 0..cache.padded_dim() {
+                                let k = unpack(kind, keys[dim / per][lane], dim % per);
+                                let word = values[lane / per * cache.padded_dim() + dim];
+                                let v = unpack(kind, word, lane % per);
+                                let x = if here && dim < head_dim { key[head * head_dim + dim] } else { 0.0 };
+                                prop_assert_eq!(k, rounded(kind, x));
+                                prop_assert_eq!(v, -rounded(kind, x));
+                                found += usize::from(k != 0.0);
+                            }
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(found, kv_heads * head_dim);
+        }
+    }
+}
+
+#[test]
+fn impossible_sizes_are_refused() {
+    let refused = |geometry| KvCache::new(KvType::F32, geometry).unwrap_err();
+    assert_eq!(refused(geometry(1, 8, 24)), KvCacheError::BlockSize { block_size: 24 });
+    assert_eq!(refused(geometry(1, 8, 0)), KvCacheError::BlockSize { block_size: 0 });
+    assert_eq!(refused(geometry(0, 8, 16)), KvCacheError::Empty { kv_heads: 0, head_dim: 8 });
+    let huge = KvGeometry { blocks: usize::MAX / 64, ..geometry(4, 64, 16) };
+    assert_eq!(refused(huge), KvCacheError::TooLarge { blocks: usize::MAX / 64 });
+}
+
+#[test]
+fn bytes_of_a_token_count_keys_values_and_padding() {
+    assert_eq!(KvCache::bytes_per_token(KvType::Bf16, 3, 64), 2 * 3 * 64 * 2);
+    assert_eq!(KvCache::bytes_per_token(KvType::F32, 1, 20), 2 * 32 * 4);
+}
+
+#[test]
+#[should_panic(expected = "block 5 of 5")]
+fn a_slot_beyond_the_cache_is_no_memory_error() {
+    let cache = KvCache::new(KvType::F32, geometry(1, 16, 16)).unwrap();
+    // SAFETY: nobody else uses the cache.
+    unsafe { cache.write(5 * 16, &[0.0; 16], &[0.0; 16]) };
+}

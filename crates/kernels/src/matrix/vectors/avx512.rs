@@ -1,0 +1,110 @@
+//! AVX-512: a tile is one register.
+
+use std::arch::x86_64::{
+    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, 
+    _mm512_and_si512, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_setzero_ps, _mm512_slli_epi16, _mm512_slli_epi32, _mm512_srli_epi16, _mm512_srli_epi32,
+    _mm512_storeu_ps, _mm512_sub_ps,
+};
+
+use super::{TILE, Task, Vectors};
+
+/// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+/// Does a task with AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+pub(super) fn run<T: Task>(task: T) -> T::Output {
+    task.run(Avx512(()))
+}
+
+/// Defines methods whose body is a few instructions.
+macro_rules! operations {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty { $body:expr })*) => {
+        $(
+            #[inline(always)]
+            fn $name(self, $($arg: $type),*) -> $out {
+                // SAFETY: `self` exists only on machines with these instructions; memory is read and written through
+                // references to arrays of exactly the size of the access.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
+impl Vectors for Avx512 {
+    const PARTS: usize = 1;
+    const MAX_ROWS: usize = 8;
+    type F32 = __m512;
+    type I32 = __m512i;
+    type Bytes = __m512i;
+
+    operations! {
+        fn zero() -> __m512 { _mm512_setzero_ps() }
+        fn splat(value: f32) -> __m512 { _mm512_set1_ps(value) }
+        fn load_f32(values: &[f32; TILE], _part: usize) -> __m512 { _mm512_loadu_ps(values.as_ptr()) }
+        fn load_f16(bits: &[u16; TILE], _part: usize) -> __m512 {
+            _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast()))
+        }
+        fn load_bf16(bits: &[u16; TILE], _part: usize) -> __m512 {{
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(bits.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }}
+        fn load_u8(values: &[u8; TILE], _part: usize) -> __m512 {
+            _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(values.as_ptr().cast())))
+        }
+        fn load_i8(values: &[i8; TILE], _part: usize) -> __m512 {
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(values.as_ptr().cast())))
+        }
+        fn store(value: __m512, out: &mut [f32; TILE], _part: usize) -> () {
+            _mm512_storeu_ps(out.as_mut_ptr(), value)
+        }
+        fn sub(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
+        fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
+        fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
+
+        fn load_bytes(bytes: &[u8; 64], _part: usize) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+        fn low_nibbles(bytes: __m512i) -> __m512i { _mm512_and_si512(bytes, _mm512_set1_epi8(15)) }
+        fn high_nibbles(bytes: __m512i) -> __m512i {
+            _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), _mm512_set1_epi8(15))
+        }
+        fn with_upper_bits(values: __m512i, plane: __m512i, bit: usize, mask: i8) -> __m512i {{
+            // Shifts carry bits from one byte into the next, but these land outside the mask.
+            let moved = match bit {
+                0 => _mm512_slli_epi16::<4>(plane),
+                1 => _mm512_slli_epi16::<3>(plane),
+                2 => _mm512_slli_epi16::<2>(plane),
+                3 => _mm512_slli_epi16::<1>(plane),
+                4 => plane,
+                5 => _mm512_srli_epi16::<1>(plane),
+                6 => _mm512_srli_epi16::<2>(plane),
+                _ => _mm512_srli_epi16::<3>(plane),
+            };
+            _mm512_or_si512(values, _mm512_and_si512(moved, _mm512_set1_epi8(mask)))
+        }}
+        fn byte_as_f32(bytes: __m512i, index: usize) -> __m512 {{
+            let moved = match index {
+                0 => bytes,
+                1 => _mm512_srli_epi32::<8>(bytes),
+                2 => _mm512_srli_epi32::<16>(bytes),
+                _ => _mm512_srli_epi32::<24>(bytes),
+            };
+            _mm512_cvtepi32_ps(_mm512_and_si512(moved, _mm512_set1_epi32(255)))
+        }}
+
+        fn splat_shifted(value: i32, shift: u32) -> __m512i { _mm512_set1_epi32(value << shift) }
+        fn dot(sum: __m512i, weights: __m512i, input: i32) -> __m512i {
+            _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(input))
+        }
+        fn wide_start(negative_sum: i32) -> __m512i { _mm512_set1_epi32(negative_sum << 7) }
+        fn dot_wide(sum: __m512i, weights: __m512i, input: i32) -> __m512i {
+            _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(input))
+        }
+        fn to_f32(value: __m512i) -> __m512 { _mm512_cvtepi32_ps(value) }
+
+        fn prefetch(address: *const u8) -> () { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+}

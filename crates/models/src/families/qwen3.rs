@@ -1,0 +1,41 @@
+//! Qwen3: Llama's layers, with a norm on each head of query and key instead of biases.
+
+use updraft_core::program::{Program, RopePairing};
+
+use super::decoder::Decoder;
+use super::naming::Part;
+use super::{Family, Naming};
+use crate::config::{BiasRule, ModelConfig, Rules, WindowRule};
+
+pub(super) static FAMILY: Family = Family {
+    name: "qwen3",
+    architectures: &["Qwen3ForCausalLM"],
+    model_types: &["qwen3"],
+    gguf_architectures: &["qwen3"],
+    gguf_pairing: RopePairing::Halves,
+    rules: Rules {
+        head_dim: Some(128),
+        max_position: 32_768,
+        windows: WindowRule::UpperLayers,
+        biases: BiasRule::ByKey,
+        ..Rules::COMMON
+    },
+    tokens_of_sisters: &[],
+    build,
+};
+
+fn build(config: &ModelConfig, naming: &Naming, positions: u32) -> Program {
+    let mut decoder = Decoder::new(config, naming, positions);
+    decoder.embed(1.0);
+    for layer in 0..config.layers {
+        decoder.norm(layer, Part::AttentionNorm);
+        decoder.project_qkv(layer);
+        decoder.norm_heads(layer);
+        decoder.attend(layer);
+        decoder.add_branch();
+        decoder.norm(layer, Part::FeedForwardNorm);
+        decoder.feed_forward(layer);
+        decoder.add_branch();
+    }
+    decoder.finish()
+}

@@ -1,0 +1,158 @@
+//! From options and plan to what the engine and the HTTP side are made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use updraft_actors::EngineOptions;
+use updraft_core::admission::Limits;
+use updraft_core::kv::KvConfig;
+use updraft_core::restart::RestartPolicy;
+use updraft_core::scheduler::{Policy, SchedulerConfig};
+use updraft_core::{Millis, Tokens};
+use updraft_devices::Device;
+use updraft_devices::cpu::{CpuDevice, CpuOptions, LoadOptions};
+use updraft_protocol::{RequestLimits, SamplingDefaults};
+
+use super::Prepared;
+use super::measure::Shape;
+use crate::config::Config;
+use crate::config::scheduling::SchedulingPolicy;
+use crate::config::values::LogprobsLimit;
+use crate::http::{AppParts, Backend, HttpOptions};
+
+/// Under the `priority` policy, waiting this long counts as much as one level of priority.
+const AGEING: Millis = Millis(2_000);
+/// Steps planned ahead of their results: the device never waits for a plan.
+const STEPS_IN_FLIGHT: u32 = 2;
+/// A step that takes longer counts as hung. The largest step of a large model on a slow CPU takes tens of
+/// seconds.
+const STALL_AFTER: Duration = Duration::from_secs(120);
+/// Threads for templates and tokenising, at most: they compete with the ones that compute.
+const FRONT_THREADS_MAX: usize = 4;
+
+/// How weights are packed.
+pub(super) fn load_options(shape: &Shape, threads: usize) -> LoadOptions {
+    LoadOptions {
+        precision: shape.precision,
+        threads,
+    }
+}
+
+/// What the engine is made of.
+pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &str) -> EngineOptions {
+    let plan = &prepared.plan;
+    let options = CpuOptions {
+        threads: prepared.threads,
+        blocks: plan.blocks,
+        block_size: plan.block_size,
+        kv: prepared.shape.kv,
+        max_rows: plan.step_budget.0 as usize,
+        // Prompt log-probabilities want the logits of every row.
+        max_logit_rows: plan.step_budget.0 as usize,
+    };
+    let model = Arc::clone(&prepared.model);
+    let scheduling = &config.scheduling;
+    EngineOptions {
+        device: Arc::new(move || {
+            let device = CpuDevice::new(Arc::clone(&model), &options).map_err(|error| error.to_string())?;
+            Ok(Box::new(device) as Box<dyn Device>)
+        }),
+        model_name: model_name.to_owned(),
+        scheduler: SchedulerConfig {
+            max_sequences: scheduling.max_num_seqs,
+            max_waiting: scheduling.max_num_queued_reqs,
+            step_budget: plan.step_budget,
+            chunk_limit: Tokens(scheduling.long_prefill_token_threshold),
+            max_model_len: plan.max_model_len,
+            policy: match scheduling.scheduling_policy {
+                SchedulingPolicy::Fcfs => Policy::Fcfs,
+                SchedulingPolicy::Priority => Policy::Priority,
+            },
+            ageing: AGEING,
+            block_size: plan.block_size,
+            pool: plan.blocks,
+            steps_in_flight: STEPS_IN_FLIGHT,
+        },
+        kv: KvConfig {
+            block_size: plan.block_size,
+            blocks: plan.blocks,
+            prefix_caching: config.memory.enable_prefix_caching,
+            events: true,
+        },
+        limits: Limits {
+            max_model_len: plan.max_model_len,
+            block_size: plan.block_size,
+            pool: plan.blocks,
+            max_waiting: scheduling.max_num_queued_reqs,
+            max_waiting_tokens: scheduling.max_num_queued_tokens.map(Tokens),
+        },
+        restarts: RestartPolicy::default(),
+        root_restarts: RestartPolicy::default(),
+        stall_after: STALL_AFTER,
+        front_threads: prepared.threads.clamp(1, FRONT_THREADS_MAX),
+        cache_config: cache_config(config, prepared),
+        log_summary: !config.logging.disable_log_stats,
+    }
+}
+
+/// Labels of the metric that describes the KV cache, named as the fields of vLLM.
+fn cache_config(config: &Config, prepared: &Prepared) -> Vec<(&'static str, String)> {
+    let plan = &prepared.plan;
+    vec![
+        ("block_size", plan.block_size.0.to_string()),
+        ("cache_dtype", prepared.shape.kv.name().to_owned()),
+        (
+            "enable_prefix_caching",
+            config.memory.enable_prefix_caching.to_string(),
+        ),
+        (
+            "gpu_memory_utilization",
+            config.memory.gpu_memory_utilization.to_string(),
+        ),
+        (
+            "kv_cache_max_concurrency",
+            format!("{:.1}", plan.max_concurrency()),
+        ),
+        ("kv_cache_memory_bytes", plan.kv.0.to_string()),
+        ("kv_cache_size_tokens", plan.kv_tokens().to_string()),
+        ("num_gpu_blocks", plan.blocks.0.to_string()),
+    ]
+}
+
+/// What the HTTP side is made of.
+pub(super) fn app_parts(
+    config: &Config,
+    prepared: &Prepared,
+    backend: Backend,
+    defaults: SamplingDefaults,
+) -> AppParts {
+    let model = &prepared.checkpoint.config;
+    let mut limits = RequestLimits::new(model.vocab, prepared.plan.max_model_len.0);
+    limits.max_logprobs = match config.generation.max_logprobs {
+        LogprobsLimit::Vocabulary => model.vocab,
+        LogprobsLimit::Count(count) => count.min(model.vocab),
+    };
+    AppParts {
+        backend,
+        text: Arc::clone(&prepared.text),
+        model_names: config.served_names(),
+        model_root: config.model_name().to_owned(),
+        limits,
+        defaults,
+        eos_token_ids: prepared.checkpoint.text.eos_token_ids.clone(),
+        options: http_options(config),
+    }
+}
+
+fn http_options(config: &Config) -> HttpOptions {
+    let server = &config.server;
+    HttpOptions {
+        api_keys: server.api_key.iter().map(|key| key.expose().to_owned()).collect(),
+        allowed_origins: server.allowed_origins.0.clone(),
+        max_body_bytes: usize::try_from(server.max_body_size).unwrap_or(usize::MAX),
+        docs: !server.disable_fastapi_docs,
+        force_include_usage: server.enable_force_include_usage,
+        keep_alive: Some(server.sse_keep_alive_interval).filter(|interval| !interval.is_zero()),
+        max_connections: server.max_connections as usize,
+    }
+}

@@ -1,0 +1,53 @@
+//! Options about memory: the KV cache, its blocks and its type.
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use super::values;
+
+/// The KV cache and other memory.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Memory")]
+pub struct MemoryOptions {
+    /// Size of the KV cache (`4GiB`, `512m`). Default on the CPU: what `--max-num-seqs` sequences of
+    /// `--max-model-len` tokens need, but at most 4 GiB (or one such sequence, when that is more) and at most
+    /// half of the memory that is free beside the weights.
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
+    pub kv_cache_memory_bytes: Option<u64>,
+
+    /// Number of KV cache blocks, in place of a size.
+    #[arg(long, value_name = "BLOCKS", value_parser = values::count)]
+    pub num_gpu_blocks_override: Option<u32>,
+
+    /// Tokens in one KV cache block: 16, 32, 64, 128 or 256. Default: 16 on the CPU.
+    #[arg(long, value_name = "TOKENS", value_parser = values::block_size)]
+    pub block_size: Option<u32>,
+
+    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits.
+    #[arg(long, value_name = "TYPE", value_enum, default_value = "auto")]
+    pub kv_cache_dtype: KvCacheType,
+
+    /// Keep the blocks of finished requests and reuse them for prompts that begin alike.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
+          default_missing_value = "true", action = ArgAction::Set, value_parser = values::switch)]
+    pub enable_prefix_caching: bool,
+
+    /// Share of a device's memory to use. Has no effect on the CPU: see `--kv-cache-memory-bytes`.
+    #[arg(long, alias = "device-memory-utilization", value_name = "SHARE", default_value = "0.92",
+          value_parser = values::share)]
+    pub gpu_memory_utilization: f64,
+}
+
+/// Type of keys and values in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KvCacheType {
+    /// Follows the compute type.
+    Auto,
+    /// 32-bit floats.
+    #[value(alias = "float")]
+    Float32,
+    /// 16-bit brain floats.
+    Bfloat16,
+    /// 16-bit floats.
+    #[value(alias = "half")]
+    Float16,
+}

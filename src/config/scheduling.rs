@@ -1,0 +1,78 @@
+//! Options about which sequences run when, and how many may wait.
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use super::error::ConfigError;
+use super::values;
+
+/// Tokens a step computes at most when nothing is said: on a CPU a step of this size stays short enough that
+/// running streams do not stutter while a long prompt is read.
+pub const BATCHED_TOKENS_DEFAULT: u32 = 512;
+
+/// Which sequences run when.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Scheduling")]
+pub struct SchedulingOptions {
+    /// Sequences that run at the same time, at most.
+    #[arg(long, value_name = "N", default_value = "256", value_parser = values::count)]
+    pub max_num_seqs: u32,
+
+    /// Tokens computed in one step, at most; long prompts are cut into chunks of this size. Default: 512 on
+    /// the CPU, or `--max-num-seqs` when that is more.
+    #[arg(long, value_name = "TOKENS", value_parser = values::count)]
+    pub max_num_batched_tokens: Option<u32>,
+
+    /// Requests that may wait; one more is answered with 429 and a `Retry-After` header.
+    #[arg(long, value_name = "N", default_value = "1024", value_parser = values::count)]
+    pub max_num_queued_reqs: u32,
+
+    /// Prompt tokens that may wait in all. Default: no limit of its own.
+    #[arg(long, value_name = "TOKENS", value_parser = values::count)]
+    pub max_num_queued_tokens: Option<u32>,
+
+    /// Order of waiting requests: as they came, or by their `priority` field (lower first) with ageing.
+    #[arg(long, value_name = "POLICY", value_enum, default_value = "fcfs")]
+    pub scheduling_policy: SchedulingPolicy,
+
+    /// Cut long prompts into chunks that share a step with running sequences. Off: steps are made large enough
+    /// for the longest prompt.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
+          default_missing_value = "true", action = ArgAction::Set, value_parser = values::switch)]
+    pub enable_chunked_prefill: bool,
+
+    /// Longest chunk of one prompt in a step that others share; 0 sets no limit of its own.
+    #[arg(long, value_name = "TOKENS", default_value = "0", value_parser = values::count_or_zero)]
+    pub long_prefill_token_threshold: u32,
+}
+
+/// Order of waiting requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchedulingPolicy {
+    /// First come, first served.
+    Fcfs,
+    /// By the request's priority, with ageing.
+    Priority,
+}
+
+impl SchedulingOptions {
+    /// Tokens a step computes at most.
+    #[must_use]
+    pub fn batched_tokens(&self) -> u32 {
+        self.max_num_batched_tokens
+            .unwrap_or_else(|| BATCHED_TOKENS_DEFAULT.max(self.max_num_seqs))
+    }
+
+    /// Checks that span several options of this group.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if self.batched_tokens() < self.max_num_seqs {
+            return Err(ConfigError::Conflict(format!(
+                "--max-num-batched-tokens {} is less than --max-num-seqs {}: every running sequence needs one \
+                 token a step, so raise the first to {} or more",
+                self.batched_tokens(),
+                self.max_num_seqs,
+                self.max_num_seqs,
+            )));
+        }
+        Ok(())
+    }
+}
