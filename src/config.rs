@@ -90,9 +90,7 @@ pub fn load(arguments: &[String], environment: &Environment) -> Result<Loaded, C
     let mut notices = rewritten.notices;
 
     let mut settings = settings::Settings::default();
-    let path = rewritten
-        .config
-        .or_else(|| environment.get(environment::CONFIG).map(str::to_owned));
+    let path = rewritten.config.or_else(|| environment.get(environment::CONFIG).map(str::to_owned));
     if let Some(path) = path {
         notices.extend(settings.add_file(&PathBuf::from(path), &options)?);
     }
@@ -101,9 +99,8 @@ pub fn load(arguments: &[String], environment: &Environment) -> Result<Loaded, C
 
     let command = settings.apply(command());
     let line = std::iter::once("updraft serve".to_owned()).chain(rewritten.arguments);
-    let matches = command
-        .try_get_matches_from(line)
-        .map_err(|error| ConfigError::from_clap(error, &settings))?;
+    let matches =
+        command.try_get_matches_from(line).map_err(|error| ConfigError::from_clap(error, &settings))?;
     let mut config =
         Config::from_arg_matches(&matches).map_err(|error| ConfigError::from_clap(error, &settings))?;
     if config.model.model_tag.is_some() && settings.keys().any(|key| key == "model") {
@@ -150,11 +147,7 @@ impl Config {
     /// The model as given: folder, file or hub id.
     #[must_use]
     pub fn model_name(&self) -> &str {
-        self.model
-            .model_tag
-            .as_deref()
-            .or(self.model.model.as_deref())
-            .unwrap_or_default()
+        self.model.model_tag.as_deref().or(self.model.model.as_deref()).unwrap_or_default()
     }
 
     /// Names under which the model is served; the first one stands in replies. Never empty.
@@ -172,10 +165,7 @@ impl Config {
         match (&self.model.model_tag, &self.model.model) {
             (None, None) => return Err(ConfigError::NoModel),
             (Some(tag), Some(model)) if tag != model => {
-                return Err(ConfigError::TwoModels {
-                    first: tag.clone(),
-                    second: model.clone(),
-                });
+                return Err(ConfigError::TwoModels { first: tag.clone(), second: model.clone() });
             }
             _ => {}
         }

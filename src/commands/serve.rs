@@ -89,33 +89,24 @@ fn prepare(config: &Config) -> Result<Prepared> {
     };
     let checkpoint = Checkpoint::open(&path, &options)?;
     let shape = measure::shape(config, &checkpoint);
-    let plan = memory_plan::plan(config, &measure::facts(&checkpoint, &shape))?;
+    let plan = memory_plan::plan(config, &measure::facts(&checkpoint, shape))?;
     let threads = config.device.threads.unwrap_or_else(machine::cores) as usize;
 
     let source = text_source::text_source(config, &checkpoint.text)?;
     // The vocabulary is built while the weights are packed.
     let (text, model) = std::thread::scope(|scope| {
         let text = scope.spawn(|| TextModel::new(source));
-        let model = load(&checkpoint, &plan, &shape, threads);
+        let model = load(&checkpoint, &plan, shape, threads);
         (text.join(), model)
     });
-    let Ok(text) = text else {
-        bail!("building the tokenizer failed inside the server")
-    };
-    Ok(Prepared {
-        model: model?,
-        text: Arc::new(text?),
-        checkpoint,
-        plan,
-        shape,
-        threads,
-    })
+    let Ok(text) = text else { bail!("building the tokenizer failed inside the server") };
+    Ok(Prepared { model: model?, text: Arc::new(text?), checkpoint, plan, shape, threads })
 }
 
 fn load(
     checkpoint: &Checkpoint,
     plan: &MemoryPlan,
-    shape: &measure::Shape,
+    shape: measure::Shape,
     threads: usize,
 ) -> Result<Arc<CpuModel>> {
     let progress = Progress::new(plan.weights.0);
@@ -130,10 +121,7 @@ fn load(
 /// The socket that will be served on.
 fn listen(config: &Config) -> Result<TcpListener> {
     let (host, port) = (config.server.host.as_str(), config.server.port);
-    let address = (host, port)
-        .to_socket_addrs()
-        .ok()
-        .and_then(|mut addresses| addresses.next());
+    let address = (host, port).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     let Some(address) = address else {
         bail!("--host {host:?} is no address of this machine; try 127.0.0.1 or 0.0.0.0")
     };
@@ -147,16 +135,10 @@ fn listen(config: &Config) -> Result<TcpListener> {
 fn check_format(wanted: LoadFormat, path: &Path) -> Result<()> {
     match wanted {
         LoadFormat::Gguf if path.is_dir() => {
-            bail!(
-                "--load-format gguf, but {} is a folder; give the .gguf file",
-                path.display()
-            )
+            bail!("--load-format gguf, but {} is a folder; give the .gguf file", path.display())
         }
         LoadFormat::Safetensors if path.is_file() => {
-            bail!(
-                "--load-format safetensors, but {} is a file; give its folder",
-                path.display()
-            )
+            bail!("--load-format safetensors, but {} is a file; give its folder", path.display())
         }
         _ => Ok(()),
     }

@@ -87,9 +87,7 @@ impl<'a, I: Iterator<Item = &'a str>> Rewriter<'a, I> {
             }
         }
         for (option, object) in std::mem::take(&mut self.objects) {
-            self.out
-                .arguments
-                .push(format!("--{option}={}", Value::Object(object)));
+            self.out.arguments.push(format!("--{option}={}", Value::Object(object)));
         }
         Ok(())
     }
@@ -121,11 +119,7 @@ impl<'a, I: Iterator<Item = &'a str>> Rewriter<'a, I> {
             return Ok(());
         }
         if let Some((base, key)) = name.split_once('.') {
-            if self
-                .options
-                .get(base)
-                .is_some_and(|facts| facts.shape == Shape::Json)
-            {
+            if self.options.get(base).is_some_and(|facts| facts.shape == Shape::Json) {
                 return self.dotted(&dashed(base), key, value);
             }
             if let Some(known) = foreign::find(base) {
@@ -138,10 +132,7 @@ impl<'a, I: Iterator<Item = &'a str>> Rewriter<'a, I> {
 
     fn negated_or_foreign(&mut self, name: &str, value: Option<&str>) -> Result<(), ConfigError> {
         let dashed = dashed(name);
-        if let Some(facts) = dashed
-            .strip_prefix("no-")
-            .and_then(|positive| self.options.get(positive))
-        {
+        if let Some(facts) = dashed.strip_prefix("no-").and_then(|positive| self.options.get(positive)) {
             let place = format!("--{dashed}");
             if facts.shape != Shape::Switch {
                 let problem = format!("only switches can be negated, and --{} takes a value", facts.name);
@@ -160,27 +151,17 @@ impl<'a, I: Iterator<Item = &'a str>> Rewriter<'a, I> {
         }
         if let Some(known) = dashed.strip_prefix("no-").and_then(foreign::find) {
             // Switched off: only the notes that say "always on" are still of interest.
-            return if known.is_refused() {
-                Ok(())
-            } else {
-                self.answer(known, &format!("--{dashed}"))
-            };
+            return if known.is_refused() { Ok(()) } else { self.answer(known, &format!("--{dashed}")) };
         }
         let nearest = self.options.nearest(name).map(|nearest| format!("--{nearest}"));
-        Err(ConfigError::Unknown {
-            place: format!("--{name}"),
-            nearest,
-        })
+        Err(ConfigError::Unknown { place: format!("--{name}"), nearest })
     }
 
     /// Puts `--base.key value` into the object of `--base`.
     fn dotted(&mut self, base: &str, key: &str, value: Option<&str>) -> Result<(), ConfigError> {
         let place = format!("--{base}.{key}");
         let Some(text) = value.or_else(|| self.rest.next_if(|next| !next.starts_with("--"))) else {
-            return Err(ConfigError::Value {
-                place,
-                problem: "a value is missing".to_owned(),
-            });
+            return Err(ConfigError::Value { place, problem: "a value is missing".to_owned() });
         };
         let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
         let mut object = self.objects.entry(base.to_owned()).or_default();
@@ -226,8 +207,5 @@ fn split(option: &str) -> (&str, Option<&str>) {
 
 fn long_form(argument: &str) -> Option<(&'static str, Option<&str>)> {
     let (short, value) = split(argument);
-    SHORT
-        .iter()
-        .find(|(known, _)| *known == short)
-        .map(|(_, long)| (*long, value))
+    SHORT.iter().find(|(known, _)| *known == short).map(|(_, long)| (*long, value))
 }

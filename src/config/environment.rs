@@ -41,29 +41,18 @@ impl Environment {
     /// The value of a variable; an empty one counts as not set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .get(name)
-            .map(String::as_str)
-            .filter(|value| !value.is_empty())
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// All names with our prefix.
     pub fn own_names(&self) -> impl Iterator<Item = &str> {
-        self.0
-            .keys()
-            .map(String::as_str)
-            .filter(|name| name.starts_with(PREFIX))
+        self.0.keys().map(String::as_str).filter(|name| name.starts_with(PREFIX))
     }
 }
 
 impl<const N: usize> From<[(&str, &str); N]> for Environment {
     fn from(variables: [(&str, &str); N]) -> Self {
-        Self(
-            variables
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        )
+        Self(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 }
 

@@ -96,17 +96,10 @@ impl ConfigError {
             }
             ErrorKind::ValueValidation => {
                 let reason = error.source().map(ToString::to_string).unwrap_or_default();
-                if option == "--api-key" {
-                    reason
-                } else {
-                    format!("{value:?} is not possible; {reason}")
-                }
+                if option == "--api-key" { reason } else { format!("{value:?} is not possible; {reason}") }
             }
             ErrorKind::UnknownArgument if option.starts_with('-') => {
-                return Self::Unknown {
-                    place: option,
-                    nearest: None,
-                };
+                return Self::Unknown { place: option, nearest: None };
             }
             ErrorKind::UnknownArgument => {
                 return Self::Usage(format!(
@@ -128,9 +121,5 @@ fn suggestion(nearest: Option<&String>) -> String {
 
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches("error: ")
-        .to_owned()
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }

@@ -56,18 +56,9 @@ impl Foreign {
     /// The line about it, or the refusal.
     pub fn answer(&self, place: &str) -> Result<Option<Notice>, ConfigError> {
         match self.outcome {
-            Outcome::Given => Ok(Some(Notice::note(format!(
-                "{place} is not needed: {}",
-                self.text
-            )))),
-            Outcome::Ignored => Ok(Some(Notice::warning(format!(
-                "{place} is ignored: {}",
-                self.text
-            )))),
-            Outcome::Refused => Err(ConfigError::Foreign {
-                place: place.to_owned(),
-                answer: self.text,
-            }),
+            Outcome::Given => Ok(Some(Notice::note(format!("{place} is not needed: {}", self.text)))),
+            Outcome::Ignored => Ok(Some(Notice::warning(format!("{place} is ignored: {}", self.text)))),
+            Outcome::Refused => Err(ConfigError::Foreign { place: place.to_owned(), answer: self.text }),
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "BLOCKS", value_parser = values::count)]
     pub num_gpu_blocks_override: Option<u32>,
 
-    /// Tokens in one KV cache block: 16, 32, 64, 128 or 256. Default: 16 on the CPU.
+    /// Tokens in one KV cache block: 16, 32, 64, 128 or 256. Default: 64 on the CPU.
     #[arg(long, value_name = "TOKENS", value_parser = values::block_size)]
     pub block_size: Option<u32>,
 

@@ -26,19 +26,13 @@ impl Notice {
     /// A line about something that has no effect.
     #[must_use]
     pub fn warning(text: String) -> Self {
-        Self {
-            level: Level::Warning,
-            text,
-        }
+        Self { level: Level::Warning, text }
     }
 
     /// A line about something that is the case anyway.
     #[must_use]
     pub fn note(text: String) -> Self {
-        Self {
-            level: Level::Note,
-            text,
-        }
+        Self { level: Level::Note, text }
     }
 }
 
@@ -51,9 +45,7 @@ pub fn device_only(config: &Config, given: &BTreeSet<String>) -> Vec<Notice> {
     let mut warn = |field: &str, applies: bool, value: String, why: &str| {
         if applies && given.contains(field) {
             let option = field.replace('_', "-");
-            warnings.push(Notice::warning(format!(
-                "--{option}{value} has no effect on the CPU: {why}"
-            )));
+            warnings.push(Notice::warning(format!("--{option}{value} has no effect on the CPU: {why}")));
         }
     };
     for (field, size) in [
@@ -76,23 +68,8 @@ pub fn device_only(config: &Config, given: &BTreeSet<String>) -> Vec<Notice> {
         format!(" {}", config.memory.gpu_memory_utilization),
         "set the size of the KV cache with --kv-cache-memory-bytes",
     );
-    warn(
-        "enforce_eager",
-        device.enforce_eager,
-        String::new(),
-        "every operation runs by itself there anyway",
-    );
-    warn(
-        "compilation_config",
-        true,
-        String::new(),
-        "no graphs are captured there",
-    );
-    warn(
-        "additional_config",
-        true,
-        String::new(),
-        "it speaks to a device's platform",
-    );
+    warn("enforce_eager", device.enforce_eager, String::new(), "every operation runs by itself there anyway");
+    warn("compilation_config", true, String::new(), "no graphs are captured there");
+    warn("additional_config", true, String::new(), "it speaks to a device's platform");
     warnings
 }

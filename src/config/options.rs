@@ -47,11 +47,8 @@ impl Options {
             let Some(name) = arg.get_long().filter(|&name| name != "help") else {
                 continue;
             };
-            let facts = OptionFacts {
-                id: arg.get_id().to_string(),
-                name: name.to_owned(),
-                shape: shape_of(arg),
-            };
+            let facts =
+                OptionFacts { id: arg.get_id().to_string(), name: name.to_owned(), shape: shape_of(arg) };
             for alias in arg.get_all_aliases().unwrap_or_default() {
                 options.insert(alias.to_owned(), facts.clone());
             }
@@ -68,10 +65,7 @@ impl Options {
 
     /// All options, once each.
     pub fn iter(&self) -> impl Iterator<Item = &OptionFacts> {
-        self.0
-            .iter()
-            .filter(|(name, facts)| **name == facts.name)
-            .map(|(_, facts)| facts)
+        self.0.iter().filter(|(name, facts)| **name == facts.name).map(|(_, facts)| facts)
     }
 
     /// The known name (ours, or one of vLLM that is answered) most like this one.

@@ -32,10 +32,7 @@ those of `vllm serve` wherever the thing exists here.
 #[must_use]
 pub fn page() -> String {
     let mut page = String::from("# Configuration of `updraft serve`\n\n");
-    let _ = writeln!(
-        page,
-        "<!-- Generated; do not edit. Written by: {REGENERATE} -->\n"
-    );
+    let _ = writeln!(page, "<!-- Generated; do not edit. Written by: {REGENERATE} -->\n");
     page.push_str(INTRODUCTION);
 
     let mut command = super::command();
@@ -45,18 +42,9 @@ pub fn page() -> String {
         let group = arg.get_help_heading().unwrap_or("General");
         if group != heading {
             heading = group;
-            let _ = writeln!(
-                page,
-                "\n## {heading}\n\n| option | default | meaning |\n| --- | --- | --- |"
-            );
+            let _ = writeln!(page, "\n## {heading}\n\n| option | default | meaning |\n| --- | --- | --- |");
         }
-        let _ = writeln!(
-            page,
-            "| {} | {} | {} |",
-            spelling(arg),
-            default(arg),
-            meaning(arg)
-        );
+        let _ = writeln!(page, "| {} | {} | {} |", spelling(arg), default(arg), meaning(arg));
     }
 
     let _ = writeln!(
@@ -69,15 +57,9 @@ pub fn page() -> String {
             environment::LOG,
             "What is logged: `warn`, `info` (default), `debug`, or a filter such as `updraft=debug`.",
         ),
-        (
-            environment::VLLM_API_KEY,
-            "One API key; `UPDRAFT_API_KEY` wins over it.",
-        ),
+        (environment::VLLM_API_KEY, "One API key; `UPDRAFT_API_KEY` wins over it."),
         (environment::URL, "Server that `updraft chat` talks to."),
-        (
-            environment::CACHE,
-            "Folder in which the scripts keep the demo models.",
-        ),
+        (environment::CACHE, "Folder in which the scripts keep the demo models."),
     ] {
         let _ = writeln!(page, "| `{name}` | {meaning} |");
     }
@@ -99,19 +81,12 @@ pub fn page() -> String {
 }
 
 fn spelling(arg: &Arg) -> String {
-    let value = arg
-        .get_value_names()
-        .unwrap_or_default()
-        .first()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let value =
+        arg.get_value_names().unwrap_or_default().first().map(ToString::to_string).unwrap_or_default();
     let Some(long) = arg.get_long() else {
         return format!("`{value}` (positional)");
     };
-    let short = arg
-        .get_short()
-        .map(|short| format!("`-{short}`, "))
-        .unwrap_or_default();
+    let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
     let written = if arg.is_require_equals_set() {
         format!("{short}`--{long}`, `--no-{long}`")
     } else {
@@ -124,42 +99,23 @@ fn spelling(arg: &Arg) -> String {
 }
 
 fn default(arg: &Arg) -> String {
-    let values: Vec<_> = arg
-        .get_default_values()
-        .iter()
-        .map(|value| value.to_string_lossy())
-        .collect();
+    let values: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     let text = values.join(" ");
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!("`{text}`")
-    }
+    if text.is_empty() { String::new() } else { format!("`{text}`") }
 }
 
 fn meaning(arg: &Arg) -> String {
-    let help = arg
-        .get_long_help()
-        .or_else(|| arg.get_help())
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let choices: Vec<String> = arg
         .get_possible_values()
         .iter()
         .filter(|_| !arg.is_require_equals_set())
         .map(|choice| format!("`{}`", choice.get_name()))
         .collect();
-    let choices = if choices.is_empty() {
-        String::new()
-    } else {
-        format!(" One of {}.", choices.join(", "))
-    };
+    let choices = if choices.is_empty() { String::new() } else { format!(" One of {}.", choices.join(", ")) };
     format!("{}{choices}", cell(&help))
 }
 
 fn cell(text: &str) -> String {
-    text.split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .replace('|', "\\|")
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }

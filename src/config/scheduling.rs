@@ -58,8 +58,7 @@ impl SchedulingOptions {
     /// Tokens a step computes at most.
     #[must_use]
     pub fn batched_tokens(&self) -> u32 {
-        self.max_num_batched_tokens
-            .unwrap_or_else(|| BATCHED_TOKENS_DEFAULT.max(self.max_num_seqs))
+        self.max_num_batched_tokens.unwrap_or_else(|| BATCHED_TOKENS_DEFAULT.max(self.max_num_seqs))
     }
 
     /// Checks that span several options of this group.

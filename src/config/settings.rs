@@ -55,13 +55,7 @@ impl Settings {
     pub fn add_environment(&mut self, environment: &Environment, options: &Options) -> Vec<Notice> {
         if let Some(key) = environment.get(environment::VLLM_API_KEY) {
             let place = environment::VLLM_API_KEY.to_owned();
-            self.0.insert(
-                "api_key".to_owned(),
-                Setting {
-                    values: vec![key.to_owned()],
-                    place,
-                },
-            );
+            self.0.insert("api_key".to_owned(), Setting { values: vec![key.to_owned()], place });
         }
         let mut known: Vec<String> = environment::OTHERS.map(str::to_owned).to_vec();
         for facts in options.iter() {
@@ -72,13 +66,7 @@ impl Settings {
                     Shape::Many => values::list_items(text).unwrap_or_else(|_| vec![text.to_owned()]),
                     _ => vec![text.to_owned()],
                 };
-                self.0.insert(
-                    facts.id.clone(),
-                    Setting {
-                        values,
-                        place: place.clone(),
-                    },
-                );
+                self.0.insert(facts.id.clone(), Setting { values, place: place.clone() });
             }
             known.push(place);
         }
@@ -87,15 +75,11 @@ impl Settings {
             .filter(|name| !known.iter().any(|known| known == name))
             .map(|name| {
                 let option = name.trim_start_matches(environment::PREFIX).to_ascii_lowercase();
-                let nearest = options
-                    .nearest(&option)
-                    .filter(|nearest| options.get(nearest).is_some());
+                let nearest = options.nearest(&option).filter(|nearest| options.get(nearest).is_some());
                 let hint = nearest.map_or_else(String::new, |nearest| {
                     format!("; did you mean {}?", environment::variable(&nearest))
                 });
-                Notice::warning(format!(
-                    "the environment variable {name} means nothing here{hint}"
-                ))
+                Notice::warning(format!("the environment variable {name} means nothing here{hint}"))
             })
             .collect()
     }
@@ -116,10 +100,7 @@ impl Settings {
 
     /// Drops the values of options that the command line gives, so that what is left is in force.
     pub fn yield_to(&mut self, arguments: &[String]) {
-        for option in arguments
-            .iter()
-            .filter_map(|argument| argument.strip_prefix("--"))
-        {
+        for option in arguments.iter().filter_map(|argument| argument.strip_prefix("--")) {
             let name = option.split_once('=').map_or(option, |(name, _)| name);
             self.0.remove(&name.replace('-', "_"));
         }
@@ -129,9 +110,7 @@ impl Settings {
     #[must_use]
     pub fn place_of(&self, option: &str) -> String {
         let id = option.trim_start_matches('-').replace('-', "_");
-        self.0
-            .get(&id)
-            .map_or_else(|| option.to_owned(), |setting| setting.place.clone())
+        self.0.get(&id).map_or_else(|| option.to_owned(), |setting| setting.place.clone())
     }
 }
 
@@ -165,10 +144,7 @@ fn answer_foreign(
     options: &Options,
 ) -> Result<Option<Notice>, ConfigError> {
     let Some(known) = foreign::find(key) else {
-        return Err(ConfigError::Unknown {
-            place,
-            nearest: options.nearest(key),
-        });
+        return Err(ConfigError::Unknown { place, nearest: options.nearest(key) });
     };
     // What is switched off need not be answered.
     if matches!(value, Value::Null | Value::Bool(false)) {

@@ -78,16 +78,8 @@ fn the_line_of_an_ascend_server_means_what_it_says() {
     };
     let warnings = texts(Level::Warning);
     assert_eq!(warnings.len(), 3, "{warnings:?}");
-    for option in [
-        "--quantization ascend",
-        "--tensor-parallel-size 8",
-        "--gpu-memory-utilization 0.9",
-    ] {
-        assert_eq!(
-            warnings.iter().filter(|text| text.contains(option)).count(),
-            1,
-            "{option}: {warnings:?}"
-        );
+    for option in ["--quantization ascend", "--tensor-parallel-size 8", "--gpu-memory-utilization 0.9"] {
+        assert_eq!(warnings.iter().filter(|text| text.contains(option)).count(), 1, "{option}: {warnings:?}");
     }
     let notes = texts(Level::Note);
     assert_eq!(notes.len(), 1, "{notes:?}");
@@ -98,10 +90,7 @@ fn the_line_of_an_ascend_server_means_what_it_says() {
 fn defaults_are_those_of_the_page() {
     let Loaded { config, notices } = read("m").unwrap();
     assert_eq!(notices, vec![]);
-    assert_eq!(
-        (config.server.host.as_str(), config.server.port),
-        ("0.0.0.0", 8000)
-    );
+    assert_eq!((config.server.host.as_str(), config.server.port), ("0.0.0.0", 8000));
     assert_eq!(config.server.shutdown_timeout, Duration::from_secs(30));
     assert_eq!(config.served_names(), ["m"]);
     assert_eq!(config.model.dtype, ComputeType::Auto);
@@ -121,11 +110,8 @@ fn flags_win_over_environment_and_environment_over_file() {
         "a.toml",
         "model = \"from-file\"\nport = 1\nmax-num-seqs = 11\nseed = 5\nblock_size = 32\n",
     );
-    let environment = Environment::from([
-        ("UPDRAFT_PORT", "2"),
-        ("UPDRAFT_MAX_NUM_SEQS", "22"),
-        ("UPDRAFT_DTYPE", ""),
-    ]);
+    let environment =
+        Environment::from([("UPDRAFT_PORT", "2"), ("UPDRAFT_MAX_NUM_SEQS", "22"), ("UPDRAFT_DTYPE", "")]);
     let line = format!("--config {} --port 3", file.path());
     let config = load(&words(&line), &environment).unwrap().config;
     assert_eq!(config.server.port, 3);
@@ -134,15 +120,9 @@ fn flags_win_over_environment_and_environment_over_file() {
     assert_eq!(config.memory.block_size, Some(32));
     assert_eq!(config.model_name(), "from-file");
     let named = format!("--config {} from-flag", file.path());
-    assert_eq!(
-        load(&words(&named), &environment).unwrap().config.model_name(),
-        "from-flag"
-    );
+    assert_eq!(load(&words(&named), &environment).unwrap().config.model_name(), "from-flag");
     let message = problem(&format!("--config {} --port x", file.path()));
-    assert!(
-        message.starts_with("--port: \"x\""),
-        "the flag is to blame, not the file: {message}"
-    );
+    assert!(message.starts_with("--port: \"x\""), "the flag is to blame, not the file: {message}");
 
     // The file itself can be named by the environment.
     let environment = Environment::from([("UPDRAFT_CONFIG", file.path())]);
@@ -173,11 +153,7 @@ fn the_three_formats_mean_the_same() {
         let config = read(&format!("--config={}", file.path())).unwrap().config;
         assert_eq!(config.served_names(), ["a", "b"], "{name}");
         assert!(!config.memory.enable_prefix_caching, "{name}");
-        assert_eq!(
-            config.generation.override_generation_config.unwrap()["temperature"],
-            0.5,
-            "{name}"
-        );
+        assert_eq!(config.generation.override_generation_config.unwrap()["temperature"], 0.5, "{name}");
         assert_eq!(config.server.allowed_origins.0, ["http://x"], "{name}");
     }
 }
@@ -190,36 +166,21 @@ fn faults_of_a_file_are_named_with_file_and_key() {
             "model = 'm'\nmax_model_length = 5",
             vec!["max_model_length in", "c.toml", "did you mean max-model-len?"],
         ),
-        (
-            "c.toml",
-            "model = 'm'\nport = 'eighty'",
-            vec!["port in", "c.toml", "\"eighty\"", "65535"],
-        ),
+        ("c.toml", "model = 'm'\nport = 'eighty'", vec!["port in", "c.toml", "\"eighty\"", "65535"]),
         ("c.toml", "model = 'm'\nport = [1, 2]", vec!["port in", "c.toml"]),
         ("c.toml", "model = 'm'\nport =", vec!["c.toml", "line 2"]),
         ("c.toml", "model = 'm'\n[server]\nport = 1", vec!["server in"]),
         ("c.yaml", "model: m\nseed: {a: 1}", vec!["seed in", "table"]),
-        (
-            "c.yaml",
-            "port: 1\nmodel: m\nmax-num-seqs: 1\nmax_num_seqs: 2",
-            vec!["the same as max-num-seqs"],
-        ),
+        ("c.yaml", "port: 1\nmodel: m\nmax-num-seqs: 1\nmax_num_seqs: 2", vec!["the same as max-num-seqs"]),
         ("c.json", "[1]", vec!["c.json", "keys and values"]),
         ("c.ini", "a=1", vec!["c.ini", ".toml"]),
-        (
-            "c.yaml",
-            "model: m\nssl-certfile: x",
-            vec!["ssl-certfile in", "proxy"],
-        ),
+        ("c.yaml", "model: m\nssl-certfile: x", vec!["ssl-certfile in", "proxy"]),
         ("c.yaml", "model: m\ndtype: fp8", vec!["dtype in", "float32"]),
     ] {
         let file = File::new(name, text);
         let message = problem(&format!("--config {}", file.path()));
         for part in parts {
-            assert!(
-                message.contains(part),
-                "{text:?} gave {message:?}, without {part:?}"
-            );
+            assert!(message.contains(part), "{text:?} gave {message:?}, without {part:?}");
         }
         assert!(!message.contains('\n'), "{message:?}");
     }
@@ -248,24 +209,10 @@ fn spellings_of_vllm_are_understood() {
     assert_eq!(config.generation.max_logprobs, LogprobsLimit::Vocabulary);
     assert_eq!(config.model.dtype, ComputeType::Float16);
     assert_eq!(config.server.port, 2, "the last one counts");
-    assert_eq!(
-        read("m --max-model-len -1").unwrap().config.model.max_model_len,
-        Some(ContextLength::Auto)
-    );
-    assert_eq!(
-        read("m --max-model-len auto").unwrap().config.model.max_model_len,
-        Some(ContextLength::Auto)
-    );
+    assert_eq!(read("m --max-model-len -1").unwrap().config.model.max_model_len, Some(ContextLength::Auto));
+    assert_eq!(read("m --max-model-len auto").unwrap().config.model.max_model_len, Some(ContextLength::Auto));
     assert_eq!(read("--model m").unwrap().config.model_name(), "m");
-    assert_eq!(
-        read("m --allowed-origins [\"*\"]")
-            .unwrap()
-            .config
-            .server
-            .allowed_origins
-            .0,
-        ["*"]
-    );
+    assert_eq!(read("m --allowed-origins [\"*\"]").unwrap().config.server.allowed_origins.0, ["*"]);
 }
 
 #[test]
@@ -276,50 +223,26 @@ fn wrong_values_get_one_sentence_that_says_what_is_right() {
         ("m x", vec!["\"x\"", "one model"]),
         ("m --port", vec!["--port", "missing"]),
         ("m --port 70000", vec!["--port", "\"70000\"", "1 to 65535"]),
-        (
-            "m --dtype fp8",
-            vec!["--dtype", "\"fp8\"", "auto, float32, bfloat16, float16"],
-        ),
+        ("m --dtype fp8", vec!["--dtype", "\"fp8\"", "auto, float32, bfloat16, float16"]),
         ("m --block-size 100", vec!["--block-size", "16, 32, 64, 128, 256"]),
-        (
-            "m --gpu-memory-utilization 90",
-            vec!["--gpu-memory-utilization", "0.9"],
-        ),
+        ("m --gpu-memory-utilization 90", vec!["--gpu-memory-utilization", "0.9"]),
         ("m --max-model-len long", vec!["--max-model-len", "8192"]),
-        (
-            "m --max-modal-len 5",
-            vec!["--max-modal-len is not known", "did you mean --max-model-len?"],
-        ),
+        ("m --max-modal-len 5", vec!["--max-modal-len is not known", "did you mean --max-model-len?"]),
         ("m --xyzzy", vec!["--xyzzy is not known", "--help"]),
         ("m -z", vec!["-z is not known"]),
         ("m --no-port", vec!["--no-port", "switches"]),
         ("m --no-enable-prefix-caching=true", vec!["no value"]),
-        (
-            "m --enable-prefix-caching=maybe",
-            vec!["--enable-prefix-caching", "true or false"],
-        ),
-        (
-            "m --max-num-seqs 64 --max-num-batched-tokens 32",
-            vec!["--max-num-batched-tokens 32", "64"],
-        ),
-        (
-            "m --override-generation-config {\"temp\":1}",
-            vec!["unknown key \"temp\""],
-        ),
-        (
-            "m --compilation-config 3",
-            vec!["--compilation-config", "JSON object"],
-        ),
+        ("m --enable-prefix-caching=maybe", vec!["--enable-prefix-caching", "true or false"]),
+        ("m --max-num-seqs 64 --max-num-batched-tokens 32", vec!["--max-num-batched-tokens 32", "64"]),
+        ("m --override-generation-config {\"temp\":1}", vec!["unknown key \"temp\""]),
+        ("m --compilation-config 3", vec!["--compilation-config", "JSON object"]),
         ("m --device npu", vec!["--device", "auto, cpu"]),
         ("m --uds /tmp/x", vec!["--uds", "TCP"]),
         ("m --enable-lora", vec!["--enable-lora", "LoRA"]),
     ] {
         let message = problem(line);
         for part in parts {
-            assert!(
-                message.contains(part),
-                "{line:?} gave {message:?}, without {part:?}"
-            );
+            assert!(message.contains(part), "{line:?} gave {message:?}, without {part:?}");
         }
         assert!(!message.contains('\n'), "{message:?}");
     }
@@ -331,22 +254,12 @@ fn faults_of_the_environment_name_the_variable() {
     let message = load(&words("m"), &environment).unwrap_err().to_string();
     assert!(message.starts_with("UPDRAFT_PORT: \"http\""), "{message}");
     // A flag wins, so the variable is not even read.
-    assert_eq!(
-        load(&words("m --port 7"), &environment)
-            .unwrap()
-            .config
-            .server
-            .port,
-        7
-    );
+    assert_eq!(load(&words("m --port 7"), &environment).unwrap().config.server.port, 7);
 
     let environment = Environment::from([("UPDRAFT_MAX_MODAL_LEN", "1"), ("UPDRAFT_LOG", "info")]);
     let notices = load(&words("m"), &environment).unwrap().notices;
     assert_eq!(notices.len(), 1);
-    assert!(
-        notices[0].text.contains("did you mean UPDRAFT_MAX_MODEL_LEN?"),
-        "{notices:?}"
-    );
+    assert!(notices[0].text.contains("did you mean UPDRAFT_MAX_MODEL_LEN?"), "{notices:?}");
 }
 
 #[test]
@@ -354,31 +267,14 @@ fn keys_come_from_both_variables_and_are_never_printed() {
     let keys = |environment: Environment, line: &str| -> Vec<String> {
         let config = load(&words(line), &environment).unwrap().config;
         assert!(!format!("{config:?}").contains("key-"), "{config:?}");
-        config
-            .server
-            .api_key
-            .iter()
-            .map(|key| key.expose().to_owned())
-            .collect()
+        config.server.api_key.iter().map(|key| key.expose().to_owned()).collect()
     };
+    assert_eq!(keys(Environment::from([("VLLM_API_KEY", "key-1,2")]), "m"), ["key-1,2"]);
     assert_eq!(
-        keys(Environment::from([("VLLM_API_KEY", "key-1,2")]), "m"),
-        ["key-1,2"]
-    );
-    assert_eq!(
-        keys(
-            Environment::from([("VLLM_API_KEY", "key-1"), ("UPDRAFT_API_KEY", "key-2,key-3")]),
-            "m"
-        ),
+        keys(Environment::from([("VLLM_API_KEY", "key-1"), ("UPDRAFT_API_KEY", "key-2,key-3")]), "m"),
         ["key-2", "key-3"]
     );
-    assert_eq!(
-        keys(
-            Environment::from([("VLLM_API_KEY", "key-1")]),
-            "m --api-key key-4"
-        ),
-        ["key-4"]
-    );
+    assert_eq!(keys(Environment::from([("VLLM_API_KEY", "key-1")]), "m --api-key key-4"), ["key-4"]);
     let words = ["m".to_owned(), "--api-key".to_owned(), "se cret".to_owned()];
     let message = load(&words, &Environment::default()).unwrap_err().to_string();
     assert!(!message.contains("cret"), "{message}");
@@ -397,10 +293,7 @@ fn options_of_vllm_are_answered() {
     for known in foreign::FOREIGN {
         assert!(options.get(known.name).is_none(), "{} exists here", known.name);
         assert_eq!(
-            foreign::FOREIGN
-                .iter()
-                .filter(|other| other.name == known.name)
-                .count(),
+            foreign::FOREIGN.iter().filter(|other| other.name == known.name).count(),
             1,
             "{}",
             known.name
@@ -420,9 +313,7 @@ fn device_only_options_warn_once_each_and_only_when_given() {
 
 #[test]
 fn help_is_no_error_and_shows_examples() {
-    let Err(ConfigError::Help(help)) = read("--help") else {
-        panic!("expected help")
-    };
+    let Err(ConfigError::Help(help)) = read("--help") else { panic!("expected help") };
     let text = help.to_string();
     assert!(text.contains("Examples:"), "{text}");
     assert!(text.contains("--max-model-len"), "{text}");

@@ -8,15 +8,8 @@ use serde_json::{Map, Value};
 pub type JsonObject = Map<String, Value>;
 
 /// Keys of `--override-generation-config`.
-const GENERATION_KEYS: [&str; 7] = [
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "max_new_tokens",
-    "max_tokens",
-];
+const GENERATION_KEYS: [&str; 7] =
+    ["temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_new_tokens", "max_tokens"];
 
 /// A wanted context length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +68,7 @@ pub fn count_or_zero(text: &str) -> Result<u32, String> {
 
 /// A number of bytes: `4GiB`, `4G`, `512m`, `1000000`.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let number = text
-        .strip_suffix("iB")
-        .or_else(|| text.strip_suffix('B'))
-        .unwrap_or(text);
+    let number = text.strip_suffix("iB").or_else(|| text.strip_suffix('B')).unwrap_or(text);
     match scaled(number) {
         Some(number) if number > 0 => Ok(number),
         _ => Err("expected a size such as 4GiB, 4G, 512m (decimal) or a number of bytes".to_owned()),
@@ -107,14 +97,12 @@ pub fn logprobs_limit(text: &str) -> Result<LogprobsLimit, String> {
 
 /// A TCP port.
 pub fn port(text: &str) -> Result<u16, String> {
-    text.parse()
-        .map_err(|_| "expected a port from 1 to 65535, or 0 for any free one".to_owned())
+    text.parse().map_err(|_| "expected a port from 1 to 65535, or 0 for any free one".to_owned())
 }
 
 /// A seed.
 pub fn seed(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| "expected a whole number of 0 or more".to_owned())
+    text.parse().map_err(|_| "expected a whole number of 0 or more".to_owned())
 }
 
 /// A block size that kernels know.
@@ -154,7 +142,7 @@ pub fn switch(text: &str) -> Result<bool, String> {
 pub fn secret(text: &str) -> Result<Secret, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(
-            "expected a key of visible ASCII characters without spaces, and not an empty one".to_owned(),
+            "expected a key of visible ASCII characters without spaces, and not an empty one".to_owned()
         );
     }
     Ok(Secret(text.to_owned()))
@@ -171,12 +159,7 @@ pub fn list_items(text: &str) -> Result<Vec<String>, String> {
         return serde_json::from_str(text)
             .map_err(|_| "expected a JSON list of strings such as [\"a\", \"b\"], or a,b".to_owned());
     }
-    Ok(text
-        .split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
-        .map(str::to_owned)
-        .collect())
+    Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect())
 }
 
 /// A JSON object.
@@ -190,10 +173,7 @@ pub fn generation_overrides(text: &str) -> Result<JsonObject, String> {
     let object = json_object(text)?;
     for (key, value) in &object {
         if !GENERATION_KEYS.contains(&key.as_str()) {
-            return Err(format!(
-                "it has the unknown key {key:?}; known are {}",
-                GENERATION_KEYS.join(", ")
-            ));
+            return Err(format!("it has the unknown key {key:?}; known are {}", GENERATION_KEYS.join(", ")));
         }
         if !(value.is_number() || value.is_null()) {
             return Err(format!("expected a number for {key:?}, found {value}"));
@@ -233,28 +213,12 @@ mod tests {
 
     #[test]
     fn counts_take_decimal_and_binary_suffixes() {
-        for (text, number) in [
-            ("1", 1),
-            ("8192", 8192),
-            ("8k", 8000),
-            ("8K", 8192),
-            ("25.6k", 25_600),
-            ("1m", 1_000_000),
-        ] {
+        for (text, number) in
+            [("1", 1), ("8192", 8192), ("8k", 8000), ("8K", 8192), ("25.6k", 25_600), ("1m", 1_000_000)]
+        {
             assert_eq!(count(text), Ok(number), "{text}");
         }
-        for text in [
-            "",
-            "0",
-            "-1",
-            "k",
-            "1.5",
-            "8kk",
-            "1e3",
-            "99999999999",
-            "8 k",
-            "１",
-        ] {
+        for text in ["", "0", "-1", "k", "1.5", "8kk", "1e3", "99999999999", "8 k", "１"] {
             assert!(count(text).is_err(), "{text}");
         }
         assert_eq!(count_or_zero("0"), Ok(0));
@@ -307,15 +271,7 @@ mod tests {
     #[test]
     fn generation_overrides_name_what_is_wrong() {
         assert!(generation_overrides(r#"{"temperature": 0.2, "top_k": null}"#).is_ok());
-        assert!(
-            generation_overrides(r#"{"temprature": 0.2}"#)
-                .unwrap_err()
-                .contains("temprature")
-        );
-        assert!(
-            generation_overrides(r#"{"temperature": "hot"}"#)
-                .unwrap_err()
-                .contains("number")
-        );
+        assert!(generation_overrides(r#"{"temprature": 0.2}"#).unwrap_err().contains("temprature"));
+        assert!(generation_overrides(r#"{"temperature": "hot"}"#).unwrap_err().contains("number"));
     }
 }

@@ -28,6 +28,13 @@ pub(super) struct Piece {
     pub(super) end: Option<End>,
 }
 
+impl Piece {
+    /// Whether a stream shows it; one that reports tokens shows those without text too.
+    pub(super) fn says_something(&self, reports_tokens: bool) -> bool {
+        !self.text.is_empty() || self.end.is_some() || reports_tokens && !self.tokens.is_empty()
+    }
+}
+
 /// How an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct End {

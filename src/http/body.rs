@@ -15,6 +15,8 @@ use super::state::AppState;
 
 /// A body that sends nothing for this long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// A body that is not complete after this long is given up, however steadily it comes.
+const TIME_MAX: Duration = Duration::from_secs(300);
 /// Larger bodies take one of a few places.
 const LARGE: usize = 1 << 20;
 /// How long a body that is too large is read on, so that its sender gets to read the answer.
@@ -28,6 +30,13 @@ pub(super) struct Received {
 
 /// Reads the body of a request that should hold JSON.
 pub(super) async fn read(state: &AppState, request: Request) -> Result<Received, Failure> {
+    match tokio::time::timeout(TIME_MAX, receive(state, request)).await {
+        Ok(received) => received,
+        Err(_) => Err(too_slow(&format!("was not complete after {} s", TIME_MAX.as_secs()))),
+    }
+}
+
+async fn receive(state: &AppState, request: Request) -> Result<Received, Failure> {
     let max = state.options.max_body_bytes;
     check_headers(request.headers())?;
     let announced = announced_len(request.headers());
@@ -39,7 +48,7 @@ pub(super) async fn read(state: &AppState, request: Request) -> Result<Received,
         return Err(too_large(max));
     }
     loop {
-        let frame = tokio::time::timeout(SILENCE_MAX, body.frame()).await.map_err(|_| too_slow())?;
+        let frame = tokio::time::timeout(SILENCE_MAX, body.frame()).await.map_err(|_| silent())?;
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|_| {
             Failure::new(400, ErrorKind::InvalidRequest, "the body ended before it was complete").closing()
@@ -96,7 +105,10 @@ fn too_large(max: usize) -> Failure {
     Failure::new(413, ErrorKind::InvalidRequest, message).closing()
 }
 
-fn too_slow() -> Failure {
-    let message = format!("the body sent nothing for {} s", SILENCE_MAX.as_secs());
-    Failure::new(408, ErrorKind::InvalidRequest, message).closing()
+fn silent() -> Failure {
+    too_slow(&format!("sent nothing for {} s", SILENCE_MAX.as_secs()))
+}
+
+fn too_slow(how: &str) -> Failure {
+    Failure::new(408, ErrorKind::InvalidRequest, format!("the body {how}")).closing()
 }

@@ -164,7 +164,7 @@ impl Style for ChatStyle {
     fn update(&mut self, index: u32, what: Happening, usage: Option<Usage>, out: &mut Vec<u8>) {
         let Happening::Piece(piece) = what else { return };
         let reports = self.report.logprobs.is_some() || self.report.token_ids;
-        if piece.text.is_empty() && piece.end.is_none() && !(reports && !piece.tokens.is_empty()) {
+        if !piece.says_something(reports) {
             return;
         }
         let speller = Speller::new(&self.state.text, &self.report);

@@ -210,8 +210,7 @@ impl Style for CompletionStyle {
         };
         // The first piece of an echoing answer shows the prompt even when nothing else is certain yet.
         let opens = self.showing.echo && !started.is_open;
-        let says = !piece.text.is_empty() || piece.end.is_some() || reports && !piece.tokens.is_empty();
-        if opens || says {
+        if opens || piece.says_something(reports) {
             let choice = self.showing.chunk_choice(index, piece, started);
             out.extend(sse::event(&self.chunk(vec![choice], usage)));
         }

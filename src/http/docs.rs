@@ -1,4 +1,4 @@
-//! The description of the API: for tools as OpenAPI, for people as a page that needs nothing from elsewhere.
+//! The description of the API: for tools as JSON, for people as a page that needs nothing from elsewhere.
 
 use axum::Json;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};

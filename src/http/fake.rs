@@ -24,7 +24,7 @@ type Script = dyn Fn(&Submission) -> Result<Vec<Step>, SubmitError> + Send + Syn
 
 /// See the module page.
 #[derive(Clone)]
-pub(crate) struct FakeEngine {
+pub struct FakeEngine {
     script: Arc<Script>,
     open: Arc<AtomicU32>,
     front: FrontPool,

@@ -35,13 +35,13 @@ impl Envelope {
     pub(super) fn open(request: &Request) -> Result<Self, RequestError> {
         let priority = match request.headers().get(PRIORITY_HEADER) {
             None => None,
-            Some(value) => match value.to_str().unwrap_or_default().trim().parse() {
-                Ok(priority) => Some(priority),
-                Err(_) => {
+            Some(value) => {
+                let parsed = value.to_str().unwrap_or_default().trim().parse();
+                Some(parsed.map_err(|_| {
                     let message = format!("the header {PRIORITY_HEADER} must be a whole number of 32 bits");
-                    return Err(RequestError::invalid(PRIORITY_HEADER, message));
-                }
-            },
+                    RequestError::invalid(PRIORITY_HEADER, message)
+                })?)
+            }
         };
         Ok(Self { id: request.extensions().get().cloned(), priority })
     }

@@ -26,8 +26,8 @@ impl<'a> Speller<'a> {
         if self.as_ids { format!("token_id:{id}") } else { self.text.token_text(id).unwrap_or_default() }
     }
 
-    fn bytes(&self, id: TokenId) -> Option<Vec<u8>> {
-        Some(self.text.token_bytes(id))
+    fn bytes(&self, id: TokenId) -> Vec<u8> {
+        self.text.token_bytes(id)
     }
 
     /// One entry for each token that has log-probabilities.
@@ -35,14 +35,14 @@ impl<'a> Speller<'a> {
         let content = tokens.iter().filter_map(|(_, entry)| entry.as_deref()).map(|entry| ChatTokenLogprob {
             token: self.token(entry.token),
             logprob: finite(entry.logprob),
-            bytes: self.bytes(entry.token),
+            bytes: Some(self.bytes(entry.token)),
             top_logprobs: entry.top.iter().map(|(id, logprob)| self.alternative(*id, *logprob)).collect(),
         });
         ChatLogprobs { content: content.collect() }
     }
 
     fn alternative(&self, id: TokenId, logprob: f32) -> TopLogprob {
-        TopLogprob { token: self.token(id), logprob: finite(logprob), bytes: self.bytes(id) }
+        TopLogprob { token: self.token(id), logprob: finite(logprob), bytes: Some(self.bytes(id)) }
     }
 
     /// Prompt positions with their alternatives, none for the first token.

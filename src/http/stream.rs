@@ -83,7 +83,11 @@ impl<S: Style> Events<S> {
             match self.stage {
                 Stage::Opening => {
                     self.stage = Stage::Running;
+                    // The update that released the status is counted already, but not shown yet.
                     let usage = self.running_usage();
+                    let usage = usage.map(|usage| {
+                        Usage::new(usage.prompt_tokens, 0, usage.prompt_tokens_details.cached_tokens)
+                    });
                     self.style.opening(usage, &mut out);
                 }
                 Stage::Running => self.advance(&mut out).await,

@@ -63,7 +63,7 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
         block_size: BLOCK_SIZE,
         kv: setup.kv,
         max_rows: setup.step_budget as usize,
-        max_logit_rows: setup.step_budget as usize,
+        max_logit_rows: 64 + 32,
     };
     let restarts = RestartPolicy { first_delay: Millis(2), budget: 100, ..RestartPolicy::default() };
     let model = Arc::clone(model);
@@ -83,6 +83,7 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
             ageing: Millis(1_000),
             block_size: BLOCK_SIZE,
             pool: blocks,
+            prompt_logit_rows: Tokens(32),
             steps_in_flight: 2,
         },
         kv: KvConfig { block_size: BLOCK_SIZE, blocks, prefix_caching: setup.prefix_caching, events: false },

@@ -197,7 +197,7 @@ impl EngineState {
         }
         let (epoch, detail) = (self.epoch(), &loss.detail);
         let reported = if hung { FaultClass::Hang } else { class };
-        tracing::warn!(class = reported.as_str(), %epoch, detail, "lost a part of the engine");
+        tracing::warn!(parent: None, class = reported.as_str(), %epoch, detail, "lost a part of the engine");
         self.args.bus.faults.publish(&FaultRecord { class: reported, epoch, detail: detail.clone() });
         match self.args.policy.decide(self.args.board.now(), &mut self.history) {
             Decision::Restart { after } => {
@@ -277,7 +277,7 @@ impl EngineState {
     }
 
     fn kill(&self, class: FaultClass, why: &str) {
-        tracing::warn!(class = class.as_str(), why, "ending a part of the engine");
+        tracing::warn!(parent: None, class = class.as_str(), why, "ending a part of the engine");
         let cell = match class {
             FaultClass::KvBlocks => self.kv_blocks.as_ref().map(ActorRef::get_cell),
             FaultClass::Scheduler => self.scheduler.as_ref().map(ActorRef::get_cell),

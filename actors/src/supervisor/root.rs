@@ -135,7 +135,7 @@ impl RootState {
             engine.board.step_abandoned();
         }
         let epoch = updraft_core::Epoch(engine.epoch.load(std::sync::atomic::Ordering::Acquire));
-        tracing::warn!(class = class.as_str(), detail, "lost an actor");
+        tracing::warn!(parent: None, class = class.as_str(), detail, "lost an actor");
         engine.bus.faults.publish(&FaultRecord { class, epoch, detail: detail.to_owned() });
         match self.args.policy.decide(engine.board.now(), &mut self.history) {
             Decision::Restart { after } => {

@@ -123,6 +123,7 @@ pub(crate) async fn start(setup: &Setup) -> Engine {
             ageing: Millis(1_000),
             block_size: BLOCK_SIZE,
             pool: blocks,
+            prompt_logit_rows: Tokens(16),
             steps_in_flight: 2,
         },
         kv: KvConfig { block_size: BLOCK_SIZE, blocks, prefix_caching: true, events: false },

@@ -93,7 +93,10 @@ pub enum Refusal {
         limit: u32,
     },
     /// No place in the queue.
-    #[error("{waiting} sequences are waiting already and {limit} may; try again in {} s", seconds(*retry_after))]
+    #[error(
+        "{waiting} sequences are waiting already and {limit} may; try again in {} s",
+        seconds(*retry_after)
+    )]
     QueueFull {
         /// Sequences waiting.
         waiting: u32,

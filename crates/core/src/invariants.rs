@@ -10,7 +10,7 @@ mod stream;
 use crate::ids::{BlockId, Epoch, SequenceId, StepId};
 
 pub use kv::{PoolView, blocks_balance};
-pub use plan::{plan_is_sound, starts_in_order};
+pub use plan::{plan_is_sound, starts_in_order, victims_in_order};
 pub use stream::{StepOrder, StreamLedger};
 
 /// A broken rule.

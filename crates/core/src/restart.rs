@@ -152,7 +152,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_more_restarts_than_the_budget_in_any_window(gaps in prop::collection::vec(0_u64..30_000, 1..60)) {
+        fn never_more_restarts_than_the_budget_in_any_window(
+            gaps in prop::collection::vec(0_u64..30_000, 1..60),
+        ) {
             let policy = RestartPolicy::default();
             let (mut history, mut now, mut restarts) = (History::default(), 0, Vec::new());
             for gap in gaps {

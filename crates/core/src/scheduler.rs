@@ -10,10 +10,10 @@
 //!
 //! The dialogue, driven by an actor that owns one [`Scheduler`]:
 //!
-//! 1. [`Scheduler::propose`] gives a [`Reservation`] for the block manager; nothing more is proposed until its
-//!    answer is in.
-//! 2. [`Scheduler::commit`] turns the manager's [`Grants`] into a plan for the executor. Whatever was granted is
-//!    planned, even for a sequence that ended meanwhile: others may count on the blocks it fills.
+//! 1. [`Scheduler::propose`] gives a [`Reservation`] for the block manager; nothing more is proposed until
+//!    its answer is in.
+//! 2. [`Scheduler::commit`] turns the manager's [`Grants`] into a plan for the executor. Whatever was granted
+//!    is planned, even for a sequence that ended meanwhile: others may count on the blocks it fills.
 //! 3. [`Scheduler::complete`] takes the executor's results, in the order of steps.
 //! 4. After each of these, and after an admission or a cancellation, call `propose` again until it gives
 //!    nothing. It gives nothing only when it must wait for a message or has no work, so this ends.
@@ -138,7 +138,7 @@ impl Scheduler {
     }
 
     /// Takes in a sequence that was admitted before, by a scheduler that was lost. A full queue does not keep
-    /// it out. If its output is already complete, its end is among the next events.
+    /// it out. If its output is already complete, its end is at once in [`Scheduler::drain_events`].
     pub fn restore(&mut self, new: NewSequence) -> Result<(), Refusal> {
         let request = RequestShape { prompt: new.prompt_tokens(), max_tokens: None, sequences: 1 };
         admission::check_shape(&self.limits(), &request)?;

@@ -29,6 +29,7 @@ fn a_turn_at_64_running_sequences() {
         ageing: Millis(1_000),
         block_size: Tokens(16),
         pool: Blocks(20_000),
+        prompt_logit_rows: Tokens(64),
         steps_in_flight: 2,
     };
     let kv =
@@ -74,12 +75,8 @@ fn turn(scheduler: &mut Scheduler, kv: &mut KvManager) -> Option<StepPlan> {
 }
 
 fn answer(plan: &StepPlan) -> StepResult {
-    let output = |sequence| SequenceOutput {
-        sequence,
-        token: Some(7),
-        logprobs: None,
-        prompt_logprobs: Vec::new(),
-    };
+    let output =
+        |sequence| SequenceOutput { sequence, token: Some(7), logprobs: None, prompt_logprobs: Vec::new() };
     StepResult {
         epoch: plan.epoch,
         step: plan.step,

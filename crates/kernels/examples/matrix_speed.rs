@@ -59,8 +59,8 @@ fn measure(
             let operations = 2.0 * (batch * shape[0] * shape[1]) as f64;
             print!(" {batch} rows {:6.1} GOPS |", operations / seconds / 1e9);
         }
-        if batch == 1024 {
-            print!(" fill {:4.1}%", filling.as_secs_f64() / seconds * 100.0);
+        if batch == 8 || batch == 1024 {
+            print!(" taking over {:4.2} ns a value |", filling.as_secs_f64() * 1e9 / input.len() as f64);
         }
     }
     println!();

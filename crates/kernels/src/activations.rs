@@ -7,6 +7,8 @@
 //! In the quantised form a row is cut into groups of 32 values, each with its own scale: the largest magnitude
 //! becomes 127. What a group becomes depends on its 32 values alone, on every instruction set.
 
+#![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
+
 #[cfg(test)]
 mod tests;
 
@@ -64,14 +66,27 @@ pub(crate) struct QuantizedGroup {
     pub(crate) scale: f32,
     /// Sum of the integers, times the scale: what a constant weight of 1 would yield.
     pub(crate) scaled_sum: f32,
-    /// Minus the sum of the integers: corrects for a weight's zero point.
-    pub(crate) negative_sum: i32,
-    /// The same for the first and the second 16.
-    pub(crate) negative_half_sums: [i32; 2],
-    reserved: [i32; 3],
+    /// Minus the sum of the integers, times 8, 16 and 128: a dot product with unsigned weights of these zero points
+    /// starts from here.
+    pub(crate) starts: [i32; 3],
+    /// The same for the first and the second 16 values, times 32.
+    pub(crate) half_starts: [i32; 2],
+    reserved: i32,
 }
 
-// SAFETY: numbers only, every bit pattern is a value; 32 + 4 + 4 + 4 + 8 + 12 = 64 bytes leave no padding.
+impl QuantizedGroup {
+    /// Where a dot product with weights of this zero point (8, 16 or 128) starts from.
+    #[inline(always)]
+    pub(crate) fn start(&self, zero_point: i32) -> i32 {
+        match zero_point {
+            8 => self.starts[0],
+            16 => self.starts[1],
+            _ => self.starts[2],
+        }
+    }
+}
+
+// SAFETY: numbers only, every bit pattern is a value; 16 words of 4 bytes leave no padding.
 unsafe impl Plain for QuantizedGroup {}
 
 /// Input rows of a matrix product, in one or both forms.
@@ -314,15 +329,23 @@ fn quantize(values: &[f32; GROUP]) -> QuantizedGroup {
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
         *word = i32::from_ne_bytes(*bytes);
     }
-    let (first, second) = integers.split_at(GROUP / 2);
-    let halves = [first, second].map(|half| half.iter().fold(0_i32, |sum, &integer| sum.wrapping_sub(integer)));
-    let negative_sum = halves[0].wrapping_add(halves[1]);
+    // Sums of the halves by folding each onto itself: again a few wide instructions.
+    let mut width = GROUP / 4;
+    while width > 0 {
+        for at in 0..width {
+            integers[at] += integers[at + width];
+            integers[GROUP / 2 + at] += integers[GROUP / 2 + at + width];
+        }
+        width /= 2;
+    }
+    let halves = [-integers[0], -integers[GROUP / 2]];
+    let negative_sum = halves[0] + halves[1];
     QuantizedGroup {
         words,
         scale,
         scaled_sum: scale * -(negative_sum as f32),
-        negative_sum,
-        negative_half_sums: halves,
-        reserved: [0; 3],
+        starts: [8 * negative_sum, 16 * negative_sum, 128 * negative_sum],
+        half_starts: [32 * halves[0], 32 * halves[1]],
+        reserved: 0,
     }
 }

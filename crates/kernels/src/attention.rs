@@ -10,7 +10,10 @@
 //! Rows of one sequence, and the query heads that share a key head, are worked on together, so that keys and values are
 //! loaded once for many of them.
 
-#![allow(clippy::inline_always, reason = "a kernel must become part of the function that enables its instructions")]
+#![allow(
+    clippy::inline_always,
+    reason = "a kernel must become part of the function that enables its instructions"
+)]
 
 mod cells;
 mod item;

@@ -164,7 +164,10 @@ impl KvCache {
     /// Nobody reads the cache at the same time (attention does). Writers may overlap, even in one slot.
     pub unsafe fn write(&self, slot: usize, key: &[f32], value: &[f32]) {
         let KvGeometry { kv_heads, head_dim, block_size, .. } = self.geometry;
-        assert!(key.len() == kv_heads * head_dim && value.len() == key.len(), "a key or value has a wrong length");
+        assert!(
+            key.len() == kv_heads * head_dim && value.len() == key.len(),
+            "a key or value has a wrong length"
+        );
         let (block, position) = (slot / block_size, slot % block_size);
         let lane = position % SUB_BLOCK;
         let heads = key.chunks_exact(head_dim).zip(value.chunks_exact(head_dim));
@@ -214,7 +217,14 @@ impl KvCache {
     }
 
     #[inline]
-    fn write_halves(&self, first: usize, lane: usize, key: &[f32], value: &[f32], round: impl Fn(f32) -> u16) {
+    fn write_halves(
+        &self,
+        first: usize,
+        lane: usize,
+        key: &[f32],
+        value: &[f32],
+        round: impl Fn(f32) -> u16,
+    ) {
         for (word, pair) in key.chunks(2).enumerate() {
             let high = pair.get(1).map_or(0, |x| round(*x));
             let bits = u32::from(round(pair[0])) | u32::from(high) << 16;

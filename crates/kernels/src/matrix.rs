@@ -8,6 +8,7 @@
 //! Weights keep the width they have in the checkpoint. This module refuses to know where they come from or what
 //! they are for.
 
+mod accurate;
 mod blocks;
 mod float;
 mod integer;
@@ -30,7 +31,7 @@ use crate::memory::AlignedVec;
 use crate::tensor::{ElementType, TensorError, TensorView};
 use blocks::{IntegerBlock, Q4_0Block, Q4_1Block, Q4KBlock, Q5_0Block, Q5_1Block, Q5KBlock, Q6KBlock, Q8_0Block};
 use float::{FloatColumn, FloatProduct, Halves, Singles, UpperHalves};
-use integer::{AccurateProduct, QuantizedProduct};
+use integer::QuantizedProduct;
 use job::{Job, tile_of};
 use vectors::{TILE, dispatch};
 
@@ -180,7 +181,7 @@ impl PackedMatrix {
                     *out = column.value(lane);
                 }
             },
-            integers(blocks) => integer::row_values(tile_of(blocks, tiles, tile), lane, out)
+            integers(blocks) => accurate::row_values(tile_of(blocks, tiles, tile), lane, out)
         );
     }
 
@@ -215,14 +216,14 @@ impl PackedMatrix {
     }
 
     fn multiply_floats<W: FloatColumn>(&self, columns: &[W], job: Job<'_>) {
-        dispatch(self.isa, FloatProduct { columns, tiles: self.tiles(), job });
+        dispatch(self.isa, FloatProduct { columns, first: 0, tiles: self.tiles(), job });
     }
 
     fn multiply_integers<B: IntegerBlock>(&self, blocks: &[B], job: Job<'_>) {
         let tiles = self.tiles();
         match self.precision {
             Precision::Auto => dispatch(self.isa, QuantizedProduct { blocks, tiles, job }),
-            Precision::Float32 => dispatch(self.isa, AccurateProduct { blocks, tiles, job }),
+            Precision::Float32 => accurate::product(self.isa, blocks, tiles, &job),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::safetensors::{INDEX_FILE, SINGLE_FILE};
 
 /// Set to anything but 0, the hub is not asked.
 const OFFLINE_VARIABLE: &str = "HF_HUB_OFFLINE";
+const TOKEN_VARIABLE: &str = "HF_TOKEN";
 const ENDPOINT_VARIABLE: &str = "HF_ENDPOINT";
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 const DEFAULT_REVISION: &str = "main";
@@ -75,6 +76,7 @@ pub(crate) fn fetch(id: &HubId, download_dir: Option<&Path>) -> Result<PathBuf, 
         },
         endpoint: variable(ENDPOINT_VARIABLE).unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
         offline: variable(OFFLINE_VARIABLE).is_some_and(|value| value != "0"),
+        token: variable(TOKEN_VARIABLE),
         show_progress: true,
     };
     hub.fetch(id)
@@ -90,6 +92,8 @@ struct Hub {
     cache: Option<Cache>,
     endpoint: String,
     offline: bool,
+    /// For models that are not public; absent: the one that the cache's folder keeps.
+    token: Option<String>,
     show_progress: bool,
 }
 
@@ -120,6 +124,7 @@ impl Hub {
         let api: Api = ApiBuilder::from_cache(cache.clone())
             .with_endpoint(self.endpoint.clone())
             .with_progress(self.show_progress)
+            .with_token(self.token.clone().or_else(|| cache.token()))
             .build()?;
         let info = api.repo(id.repo()).info()?;
         if info.sha.is_empty() || !info.sha.chars().all(|letter| letter.is_ascii_alphanumeric()) {
@@ -229,8 +234,8 @@ fn explain(error: &ApiError) -> String {
     let code = |number: &str| text.contains(&format!("status code {number}"));
     if code("401") || code("403") {
         return format!(
-            "the hub refuses access ({text}): the model is not public, does not exist, or its terms must be accepted; a token is \
-             read from the file `token` in HF_HOME"
+            "the hub refuses access ({text}): the model is not public, does not exist, or its terms must be accepted; \
+             set {TOKEN_VARIABLE} to a token that may read it"
         );
     }
     if code("404") {

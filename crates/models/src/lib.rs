@@ -22,6 +22,10 @@ mod gguf;
 mod hub;
 mod rope;
 mod safetensors;
+#[cfg(test)]
+#[allow(unreachable_pub, reason = "shared with the integration tests")]
+#[path = "../tests/support/temp_dir.rs"]
+mod temp_dir;
 mod tensors;
 mod text_assets;
 

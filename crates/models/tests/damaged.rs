@@ -107,8 +107,8 @@ fn shards_and_their_index() {
         SHARDED,
         |dir| {
             edit_json(&dir.join(index), |index| {
-                index["weight_map"]["model.norm.weight"] = json!("model-00001-of-00003.safetensors")
-            })
+                index["weight_map"]["model.norm.weight"] = json!("model-00001-of-00003.safetensors");
+            });
         },
         &[index, "`model.norm.weight`", "model-00001-of-00003.safetensors", "does not hold it"],
     );
@@ -116,8 +116,8 @@ fn shards_and_their_index() {
         SHARDED,
         |dir| {
             edit_json(&dir.join(index), |index| {
-                index["weight_map"]["model.norm.weight"] = json!("../other.safetensors")
-            })
+                index["weight_map"]["model.norm.weight"] = json!("../other.safetensors");
+            });
         },
         &[index, "`../other.safetensors`", "same folder"],
     );
@@ -125,8 +125,8 @@ fn shards_and_their_index() {
         SHARDED,
         |dir| {
             edit_json(&dir.join(index), |index| {
-                drop(index["weight_map"].as_object_mut().unwrap().remove("lm_head.weight"))
-            })
+                drop(index["weight_map"].as_object_mut().unwrap().remove("lm_head.weight"));
+            });
         },
         &["no tensor `lm_head.weight`", "tie_word_embeddings"],
     );
@@ -177,7 +177,7 @@ fn damaged_weight_files() {
     refused(
         SINGLE,
         |dir| {
-            edit_header(&weights(dir), |header| header[QUERY_0]["shape"] = json!([1_u64 << 40, 1_u64 << 40]))
+            edit_header(&weights(dir), |header| header[QUERY_0]["shape"] = json!([1_u64 << 40, 1_u64 << 40]));
         },
         &[file, QUERY_0, "cannot have"],
     );
@@ -203,7 +203,7 @@ fn tensors_that_do_not_belong() {
             edit_tensors(&weights(dir), |tensors| {
                 let tensor = tensors.get_mut(QUERY_0).unwrap();
                 *tensor = (Dtype::F64, tensor.1.clone(), vec![0; tensor.2.len() * 4]);
-            })
+            });
         },
         &[file, QUERY_0, "stored as F64", "F32, F16, BF16"],
     );
@@ -235,11 +235,11 @@ fn tensors_that_do_not_belong() {
         |dir| edit_config(dir, "architectures", json!(["LlamaForCausalLM"])),
         &[file, "k_norm.weight", "a llama model of 4 layers does not have"],
     );
-    refused(
-        "qwen2-bias",
-        |dir| edit_config(dir, "architectures", json!(["Qwen3ForCausalLM"])),
-        &[file, "q_norm.weight"],
-    );
+    let becomes_qwen3 = |dir: &Path| {
+        edit_config(dir, "architectures", json!(["Qwen3ForCausalLM"]));
+        edit_config(dir, "head_dim", json!(16));
+    };
+    refused("qwen2-bias", becomes_qwen3, &[file, "q_norm.weight"]);
 }
 
 #[test]

@@ -97,7 +97,9 @@ fn convert(name: &str, architecture: &str) -> GgufWriter {
             values = interleave(&values, cols, config.head_dim as usize);
         }
         if config.zero_centred_norms && weight.name.contains("norm") {
-            values.iter_mut().for_each(|value| *value += 1.0);
+            for value in &mut values {
+                *value += 1.0;
+            }
         }
         let mut name = gguf_name(&weight.name);
         let other = if architecture == "gemma3" { "post_attention_norm" } else { "ffn_norm" };
@@ -118,7 +120,7 @@ fn assert_same_logits(name: &str, file: &GgufWriter) {
     let folder = TempDir::new(name);
     let (original, rewritten) = (open(&fixture(name)), open(&write(&folder, file)));
     let run = |model: &Checkpoint| interpreter::run(&model.program, model, &TOKENS).concat();
-    let worst = run(&original).iter().zip(run(&rewritten)).map(|(left, right)| (left - right).abs());
+    let worst = run(&original).into_iter().zip(run(&rewritten)).map(|(left, right)| (left - right).abs());
     let worst = worst.fold(0.0, f32::max);
     assert!(worst < 1e-4, "{name}: logits differ by {worst}");
 }

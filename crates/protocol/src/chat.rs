@@ -96,10 +96,8 @@ impl ChatRequest {
     pub fn parse(mut body: JsonObject) -> Result<Self, RequestError> {
         unsupported::refuse(&mut body)?;
         let mut fields = Fields::new(body);
-        let request = Self {
-            sampling: SamplingFields::read(&mut fields)?,
-            chat: ChatFields::read(&mut fields)?,
-        };
+        let request =
+            Self { sampling: SamplingFields::read(&mut fields)?, chat: ChatFields::read(&mut fields)? };
         fields.finish()?;
         Ok(request)
     }
@@ -128,15 +126,9 @@ impl ChatRequest {
         };
         let generation = self.sampling.check(&wishes, limits, defaults)?;
         if self.chat.echo == Some(true) {
-            return Err(RequestError::unsupported(
-                "echo",
-                "it works with /v1/completions only",
-            ));
+            return Err(RequestError::unsupported("echo", "it works with /v1/completions only"));
         }
-        Ok(ChatCall {
-            conversation: self.chat.conversation()?,
-            generation,
-        })
+        Ok(ChatCall { conversation: self.chat.conversation()?, generation })
     }
 }
 
@@ -176,10 +168,9 @@ fn logprobs(chat: &ChatFields) -> Result<Option<i64>, RequestError> {
     match chat.logprobs {
         Some(true) => Ok(Some(alternatives)),
         _ if alternatives == 0 => Ok(None),
-        _ => Err(RequestError::invalid(
-            "top_logprobs",
-            "top_logprobs only works together with logprobs: true",
-        )),
+        _ => {
+            Err(RequestError::invalid("top_logprobs", "top_logprobs only works together with logprobs: true"))
+        }
     }
 }
 
@@ -206,10 +197,7 @@ fn tools(tools: Option<Vec<Value>>, choice: Option<&Value>) -> Result<Option<Val
         };
     };
     if tools.is_empty() {
-        return Err(RequestError::invalid(
-            "tools",
-            "tools is an empty list; leave it out",
-        ));
+        return Err(RequestError::invalid("tools", "tools is an empty list; leave it out"));
     }
     for (index, tool) in tools.iter().enumerate() {
         check_tool(index, tool)?;
@@ -225,19 +213,13 @@ fn tools(tools: Option<Vec<Value>>, choice: Option<&Value>) -> Result<Option<Val
 
 fn bad_choice(choice: Option<&Value>) -> RequestError {
     let found = choice.map_or_else(String::new, |found| format!(", not {}", describe(found)));
-    RequestError::invalid(
-        "tool_choice",
-        format!("tool_choice must be \"auto\" or \"none\"{found}"),
-    )
+    RequestError::invalid("tool_choice", format!("tool_choice must be \"auto\" or \"none\"{found}"))
 }
 
 fn check_tool(index: usize, tool: &Value) -> Result<(), RequestError> {
     let field = format!("tools[{index}]");
     let is_function = tool.get("type").is_some_and(|kind| kind == "function");
-    let name = tool
-        .get("function")
-        .and_then(|function| function.get("name"))
-        .and_then(Value::as_str);
+    let name = tool.get("function").and_then(|function| function.get("name")).and_then(Value::as_str);
     if is_function && name.is_some_and(|name| !name.is_empty()) {
         return Ok(());
     }

@@ -130,10 +130,9 @@ impl CompletionRequest {
 
 fn check_best_of(best_of: Option<i64>, choices: u32) -> Result<(), RequestError> {
     match best_of {
-        Some(count) if count != i64::from(choices) => Err(RequestError::unsupported(
-            "best_of",
-            "answers are not ranked; use n and choose among them",
-        )),
+        Some(count) if count != i64::from(choices) => {
+            Err(RequestError::unsupported("best_of", "answers are not ranked; use n and choose among them"))
+        }
         _ => Ok(()),
     }
 }
@@ -157,9 +156,7 @@ fn prompts(prompt: Option<Value>, limits: &RequestLimits) -> Result<Vec<PromptIn
     };
     if items.len() > limits.max_prompts as usize {
         let (have, max) = (items.len(), limits.max_prompts);
-        return refused(&format!(
-            "prompt has {have} entries, at most {max} work in one request"
-        ));
+        return refused(&format!("prompt has {have} entries, at most {max} work in one request"));
     }
     items
         .into_iter()
@@ -178,17 +175,11 @@ fn prompts(prompt: Option<Value>, limits: &RequestLimits) -> Result<Vec<PromptIn
 
 fn tokens(ids: &[Value], limits: &RequestLimits) -> Result<PromptInput, RequestError> {
     if ids.is_empty() {
-        return Err(RequestError::invalid(
-            "prompt",
-            "prompt contains an empty list of token ids",
-        ));
+        return Err(RequestError::invalid("prompt", "prompt contains an empty list of token ids"));
     }
     let checked = ids.iter().map(|id| match integer(id) {
         Some(id) => token_id("prompt", id, limits),
-        None => Err(RequestError::invalid(
-            "prompt",
-            format!("prompt: {} is not a token id", describe(id)),
-        )),
+        None => Err(RequestError::invalid("prompt", format!("prompt: {} is not a token id", describe(id)))),
     });
     checked.collect::<Result<_, _>>().map(PromptInput::Tokens)
 }

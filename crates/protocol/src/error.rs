@@ -52,10 +52,7 @@ impl RequestError {
     /// 400: a field has a value that cannot be used.
     #[must_use]
     pub fn invalid(param: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            param: Some(param.into()),
-            ..Self::malformed(message)
-        }
+        Self { param: Some(param.into()), ..Self::malformed(message) }
     }
 
     /// 400: the request as a whole cannot be read.
@@ -75,10 +72,7 @@ impl RequestError {
     pub fn unsupported(param: &str, what_works: &str) -> Self {
         Self {
             code: Some("unsupported_parameter"),
-            ..Self::invalid(
-                param,
-                format!("{param} is not supported by this server: {what_works}"),
-            )
+            ..Self::invalid(param, format!("{param} is not supported by this server: {what_works}"))
         }
     }
 
@@ -90,10 +84,7 @@ impl RequestError {
             code: Some("model_not_found"),
             ..Self::invalid(
                 "model",
-                format!(
-                    "the model `{asked}` does not exist here; this server serves: {}",
-                    served.join(", ")
-                ),
+                format!("the model `{asked}` does not exist here; this server serves: {}", served.join(", ")),
             )
         }
     }

@@ -18,10 +18,7 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn new(mut object: JsonObject) -> Self {
         object.retain(|_, value| !value.is_null());
-        Self {
-            left: object,
-            asked: Vec::new(),
-        }
+        Self { left: object, asked: Vec::new() }
     }
 
     /// Takes the field `name` if it is there.
@@ -32,10 +29,9 @@ impl Fields {
         };
         match T::from_value(value) {
             Ok(value) => Ok(Some(value)),
-            Err(found) => Err(RequestError::invalid(
-                name,
-                format!("{name} must be {}, not {found}", T::WANTED),
-            )),
+            Err(found) => {
+                Err(RequestError::invalid(name, format!("{name} must be {}, not {found}", T::WANTED)))
+            }
         }
     }
 
@@ -66,10 +62,7 @@ impl FieldValue for i64 {
 impl FieldValue for f64 {
     const WANTED: &'static str = "a number";
     fn from_value(value: Value) -> Result<Self, String> {
-        value
-            .as_f64()
-            .filter(|number| number.is_finite())
-            .ok_or_else(|| describe(&value))
+        value.as_f64().filter(|number| number.is_finite()).ok_or_else(|| describe(&value))
     }
 }
 
@@ -183,9 +176,7 @@ mod tests {
     use super::*;
 
     fn fields(value: Value) -> Fields {
-        let Value::Object(object) = value else {
-            panic!("not an object")
-        };
+        let Value::Object(object) = value else { panic!("not an object") };
         Fields::new(object)
     }
 
@@ -195,28 +186,17 @@ mod tests {
         assert_eq!(message(json!("ten")), "n must be a whole number, not \"ten\"");
         assert_eq!(message(json!(2.5)), "n must be a whole number, not 2.5");
         assert_eq!(message(json!(true)), "n must be a whole number, not true");
-        assert_eq!(
-            message(json!(u64::MAX)),
-            "n must be a whole number, not 18446744073709551615"
-        );
+        assert_eq!(message(json!(u64::MAX)), "n must be a whole number, not 18446744073709551615");
         assert_eq!(message(json!([1])), "n must be a whole number, not a list");
-        let error = fields(json!({"ids": [1, "a"]}))
-            .take::<Vec<i64>>("ids")
-            .unwrap_err();
-        assert_eq!(
-            error.message,
-            "ids must be a list of whole numbers, not a list with \"a\""
-        );
+        let error = fields(json!({"ids": [1, "a"]})).take::<Vec<i64>>("ids").unwrap_err();
+        assert_eq!(error.message, "ids must be a list of whole numbers, not a list with \"a\"");
     }
 
     #[test]
     fn null_is_absent_and_an_empty_fraction_is_whole() {
         assert_eq!(fields(json!({"n": null})).take::<i64>("n"), Ok(None));
         assert_eq!(fields(json!({"n": 10.0})).take::<i64>("n"), Ok(Some(10)));
-        assert_eq!(
-            fields(json!({"n": i64::MIN})).take::<i64>("n"),
-            Ok(Some(i64::MIN))
-        );
+        assert_eq!(fields(json!({"n": i64::MIN})).take::<i64>("n"), Ok(Some(i64::MIN)));
         assert!(fields(json!({"n": 1e300})).take::<i64>("n").is_err());
     }
 }

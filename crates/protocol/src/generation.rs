@@ -153,6 +153,7 @@ pub struct StopSpec {
 }
 
 /// What goes into the answer besides its text.
+#[expect(clippy::struct_excessive_bools, reason = "independent switches of the API")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportSpec {
     /// Log-probabilities of the answer's tokens with this many alternatives.

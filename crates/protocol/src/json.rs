@@ -23,10 +23,9 @@ pub fn parse_object(body: &[u8]) -> Result<JsonObject, RequestError> {
     }
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
-        Ok(other) => Err(RequestError::malformed(format!(
-            "the body must be a JSON object, not {}",
-            describe(&other)
-        ))),
+        Ok(other) => {
+            Err(RequestError::malformed(format!("the body must be a JSON object, not {}", describe(&other))))
+        }
         Err(error) => Err(RequestError::malformed(explain(body, &error))),
     }
 }
@@ -39,13 +38,7 @@ pub fn describe(value: &Value) -> String {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
         Value::String(text) if text.chars().count() > SHOWN_MAX => {
-            format!(
-                "{:?}",
-                text.chars()
-                    .take(SHOWN_MAX)
-                    .chain("...".chars())
-                    .collect::<String>()
-            )
+            format!("{:?}", text.chars().take(SHOWN_MAX).chain("...".chars()).collect::<String>())
         }
         Value::String(text) => format!("{text:?}"),
         Value::Array(_) => "a list".to_owned(),
@@ -68,16 +61,11 @@ fn explain(body: &[u8], error: &serde_json::Error) -> String {
 
 /// Whether one of `words` stands where the parser stopped (which is within or right before the word).
 fn word_starts_at(body: &[u8], error: &serde_json::Error, words: &[&str]) -> bool {
-    let line = body
-        .split(|byte| *byte == b'\n')
-        .nth(error.line().saturating_sub(1))
-        .unwrap_or_default();
+    let line = body.split(|byte| *byte == b'\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
     let column = error.column();
     words.iter().any(|word| {
-        (column.saturating_sub(word.len() + 1)..=column).any(|at| {
-            line.get(at..)
-                .is_some_and(|rest| rest.starts_with(word.as_bytes()))
-        })
+        (column.saturating_sub(word.len() + 1)..=column)
+            .any(|at| line.get(at..).is_some_and(|rest| rest.starts_with(word.as_bytes())))
     })
 }
 

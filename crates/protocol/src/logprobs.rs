@@ -10,8 +10,7 @@ pub const LOGPROB_MIN: f32 = -9999.0;
 /// A log-probability that JSON can carry.
 #[must_use]
 pub fn finite(logprob: f32) -> f32 {
-    // `max` also turns a number that is none into the floor.
-    logprob.max(LOGPROB_MIN).min(0.0)
+    if logprob.is_nan() { LOGPROB_MIN } else { logprob.clamp(LOGPROB_MIN, 0.0) }
 }
 
 /// Log-probabilities of a chat answer.

@@ -45,11 +45,7 @@ pub fn openapi(version: &str) -> OpenApi {
         .description(Some("OpenAI-compatible inference server"))
         .version(version)
         .build();
-    OpenApiBuilder::new()
-        .info(info)
-        .paths(paths())
-        .components(Some(components))
-        .build()
+    OpenApiBuilder::new().info(info).paths(paths()).components(Some(components)).build()
 }
 
 fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
@@ -60,11 +56,7 @@ fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
 fn paths() -> Paths {
     let mut paths = Paths::new();
     for route in ROUTES {
-        let method = if route.method == "POST" {
-            HttpMethod::Post
-        } else {
-            HttpMethod::Get
-        };
+        let method = if route.method == "POST" { HttpMethod::Post } else { HttpMethod::Get };
         paths.add_path_operation(route.path, vec![method], operation(route).build());
     }
     paths
@@ -79,17 +71,14 @@ fn operation(route: &Route) -> OperationBuilder {
     if let Some(chunk) = chunk {
         success = success.content("text/event-stream", content(chunk));
     }
-    let mut operation = OperationBuilder::new()
-        .summary(Some(route.summary))
-        .response("200", success.build());
+    let mut operation = OperationBuilder::new().summary(Some(route.summary)).response("200", success.build());
     if let Some(request) = request {
         let body = RequestBodyBuilder::new()
             .content("application/json", content(request))
             .required(Some(Required::True))
             .build();
-        operation = operation
-            .request_body(Some(body))
-            .response("400", failure("The request cannot be served"));
+        operation =
+            operation.request_body(Some(body)).response("400", failure("The request cannot be served"));
     }
     if route.path.contains("{model}") {
         operation = operation.parameter(model_parameter());
@@ -105,28 +94,27 @@ fn operation(route: &Route) -> OperationBuilder {
 
 /// Schemas of request, answer and stream chunk.
 fn bodies(route: &Route) -> (Option<String>, Option<String>, Option<String>) {
-    fn name<T: ToSchema>() -> Option<String> {
-        Some(T::name().into_owned())
+    fn name<T: ToSchema>() -> String {
+        T::name().into_owned()
     }
-    match route.path {
-        "/v1/chat/completions" => (name::<ChatRequest>(), name::<ChatResponse>(), name::<ChatChunk>()),
-        "/v1/completions" => (
-            name::<CompletionRequest>(),
-            name::<CompletionResponse>(),
-            name::<CompletionChunk>(),
-        ),
+    let (request, answer, chunk) = match route.path {
+        "/v1/chat/completions" => {
+            (Some(name::<ChatRequest>()), name::<ChatResponse>(), Some(name::<ChatChunk>()))
+        }
+        "/v1/completions" => {
+            (Some(name::<CompletionRequest>()), name::<CompletionResponse>(), Some(name::<CompletionChunk>()))
+        }
         "/v1/models" => (None, name::<ModelList>(), None),
         "/v1/models/{model}" => (None, name::<ModelCard>(), None),
-        "/tokenize" => (name::<TokenizeRequest>(), name::<TokenizeResponse>(), None),
-        "/detokenize" => (name::<DetokenizeRequest>(), name::<DetokenizeResponse>(), None),
-        _ => (None, None, None),
-    }
+        "/tokenize" => (Some(name::<TokenizeRequest>()), name::<TokenizeResponse>(), None),
+        "/detokenize" => (Some(name::<DetokenizeRequest>()), name::<DetokenizeResponse>(), None),
+        _ => return (None, None, None),
+    };
+    (request, Some(answer), chunk)
 }
 
 fn content(schema: String) -> utoipa::openapi::Content {
-    ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name(schema)))
-        .build()
+    ContentBuilder::new().schema(Some(Ref::from_schema_name(schema))).build()
 }
 
 fn failure(description: &str) -> Response {

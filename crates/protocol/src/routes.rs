@@ -14,21 +14,11 @@ pub struct Route {
 }
 
 const fn guarded(method: &'static str, path: &'static str, summary: &'static str) -> Route {
-    Route {
-        method,
-        path,
-        summary,
-        open: false,
-    }
+    Route { method, path, summary, open: false }
 }
 
 const fn open(method: &'static str, path: &'static str, summary: &'static str) -> Route {
-    Route {
-        method,
-        path,
-        summary,
-        open: true,
-    }
+    Route { method, path, summary, open: true }
 }
 
 /// Every route, in the order people look for them.
@@ -59,11 +49,7 @@ pub fn is_open(path: &str) -> bool {
 /// The routes in one line, for messages.
 #[must_use]
 pub fn listed() -> String {
-    ROUTES
-        .iter()
-        .map(|route| format!("{} {}", route.method, route.path))
-        .collect::<Vec<_>>()
-        .join(", ")
+    ROUTES.iter().map(|route| format!("{} {}", route.method, route.path)).collect::<Vec<_>>().join(", ")
 }
 
 /// The route whose path ends like `path` or looks most like it.
@@ -94,15 +80,8 @@ mod tests {
     #[test]
     fn only_the_exact_path_is_open() {
         assert!(is_open("/health") && is_open("/ready") && is_open("/ping") && is_open("/version"));
-        for path in [
-            "//health",
-            "/health/",
-            "/Health",
-            "/health/../v1/models",
-            "/v1/models",
-            "/metrics",
-            "/",
-        ] {
+        for path in ["//health", "/health/", "/Health", "/health/../v1/models", "/v1/models", "/metrics", "/"]
+        {
             assert!(!is_open(path), "{path}");
         }
     }

@@ -63,7 +63,7 @@ pub enum TokenizeInput {
         add_special_tokens: bool,
     },
     /// A conversation.
-    Chat(Conversation),
+    Chat(Box<Conversation>),
 }
 
 impl TokenizeRequest {
@@ -83,14 +83,12 @@ impl TokenizeRequest {
                 "prompt",
                 "prompt and messages exclude each other; send one of them",
             )),
-            (None, None) => Err(RequestError::invalid(
-                "prompt",
-                "prompt and messages are missing; send one of them",
-            )),
-            (Some(text), None) => Ok(TokenizeInput::Text {
-                text,
-                add_special_tokens: self.add_special_tokens.unwrap_or(true),
-            }),
+            (None, None) => {
+                Err(RequestError::invalid("prompt", "prompt and messages are missing; send one of them"))
+            }
+            (Some(text), None) => {
+                Ok(TokenizeInput::Text { text, add_special_tokens: self.add_special_tokens.unwrap_or(true) })
+            }
             (None, messages) => ChatFields {
                 messages,
                 tools: self.tools,
@@ -102,7 +100,7 @@ impl TokenizeRequest {
                 ..ChatFields::default()
             }
             .conversation()
-            .map(TokenizeInput::Chat),
+            .map(|conversation| TokenizeInput::Chat(Box::new(conversation))),
         }
     }
 }
@@ -119,10 +117,7 @@ impl DetokenizeRequest {
     /// The tokens, all of which exist.
     pub fn check(&self, limits: &RequestLimits) -> Result<Vec<u32>, RequestError> {
         let Some(tokens) = &self.tokens else {
-            return Err(RequestError::invalid(
-                "tokens",
-                "tokens is missing; send a list of token ids",
-            ));
+            return Err(RequestError::invalid("tokens", "tokens is missing; send a list of token ids"));
         };
         tokens.iter().map(|id| token_id("tokens", *id, limits)).collect()
     }
@@ -155,24 +150,16 @@ mod tests {
     use super::*;
 
     fn parse(value: Value) -> Result<TokenizeInput, RequestError> {
-        let Value::Object(body) = value else {
-            panic!("not an object")
-        };
+        let Value::Object(body) = value else { panic!("not an object") };
         TokenizeRequest::parse(body)?.check()
     }
 
     #[test]
     fn text_or_messages_but_not_both() {
-        let text = TokenizeInput::Text {
-            text: "a".into(),
-            add_special_tokens: true,
-        };
+        let text = TokenizeInput::Text { text: "a".into(), add_special_tokens: true };
         assert_eq!(parse(json!({"prompt": "a"})), Ok(text));
         let messages = json!([{"role": "user", "content": "a"}]);
-        assert!(matches!(
-            parse(json!({"messages": messages})),
-            Ok(TokenizeInput::Chat(_))
-        ));
+        assert!(matches!(parse(json!({"messages": messages})), Ok(TokenizeInput::Chat(_))));
         assert!(parse(json!({"prompt": "a", "messages": messages})).is_err());
         assert!(parse(json!({})).is_err());
         assert_eq!(
@@ -185,9 +172,7 @@ mod tests {
     fn only_existing_tokens_have_text() {
         let limits = RequestLimits::new(10, 100);
         let check = |tokens: Value| {
-            let Value::Object(body) = json!({"tokens": tokens}) else {
-                panic!("not an object")
-            };
+            let Value::Object(body) = json!({"tokens": tokens}) else { panic!("not an object") };
             DetokenizeRequest::parse(body)?.check(&limits)
         };
         assert_eq!(check(json!([9, 0])), Ok(vec![9, 0]));

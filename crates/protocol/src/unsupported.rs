@@ -42,11 +42,7 @@ struct Refused {
 }
 
 const fn refused(name: &'static str, matters: fn(&Value) -> bool, instead: &'static str) -> Refused {
-    Refused {
-        name,
-        matters,
-        instead,
-    }
+    Refused { name, matters, instead }
 }
 
 const REFUSED: &[Refused] = &[
@@ -57,16 +53,8 @@ const REFUSED: &[Refused] = &[
         "the template of the model is used; set another one when the server starts",
     ),
     refused("ec_transfer_params", not_empty, NO_TRANSFER),
-    refused(
-        "enable_thinking",
-        always,
-        "send it as chat_template_kwargs: {\"enable_thinking\": ...}",
-    ),
-    refused(
-        "extra_body",
-        always,
-        "it is an argument of client libraries; send its fields at the top level",
-    ),
+    refused("enable_thinking", always, "send it as chat_template_kwargs: {\"enable_thinking\": ...}"),
+    refused("extra_body", always, "it is an argument of client libraries; send its fields at the top level"),
     refused("function_call", always, OLD_FUNCTIONS),
     refused("functions", always, OLD_FUNCTIONS),
     refused("grammar", always, NO_CONSTRAINTS),
@@ -78,26 +66,10 @@ const REFUSED: &[Refused] = &[
     refused("guided_whitespace_pattern", always, NO_CONSTRAINTS),
     refused("json_schema", always, NO_CONSTRAINTS),
     refused("kv_transfer_params", not_empty, NO_TRANSFER),
-    refused(
-        "logits_processors",
-        not_empty,
-        "use logit_bias, allowed_token_ids or bad_words",
-    ),
-    refused(
-        "logprob_token_ids",
-        not_empty,
-        "use top_logprobs (chat) or logprobs (completions)",
-    ),
-    refused(
-        "media_io_kwargs",
-        not_empty,
-        "the model reads text only; leave the field out",
-    ),
-    refused(
-        "mm_processor_kwargs",
-        not_empty,
-        "the model reads text only; leave the field out",
-    ),
+    refused("logits_processors", not_empty, "use logit_bias, allowed_token_ids or bad_words"),
+    refused("logprob_token_ids", not_empty, "use top_logprobs (chat) or logprobs (completions)"),
+    refused("media_io_kwargs", not_empty, "the model reads text only; leave the field out"),
+    refused("mm_processor_kwargs", not_empty, "the model reads text only; leave the field out"),
     refused("modalities", beyond_text, TEXT_ONLY),
     refused("prompt_embeds", always, "send the prompt as text or as token ids"),
     refused(
@@ -107,37 +79,13 @@ const REFUSED: &[Refused] = &[
     ),
     refused("response_format", not_text, NO_CONSTRAINTS),
     refused("structured_outputs", not_empty, NO_CONSTRAINTS),
-    refused(
-        "suffix",
-        not_empty,
-        "text is only continued at its end; put everything into prompt",
-    ),
-    refused(
-        "thinking",
-        always,
-        "pass the switch of the model's template in chat_template_kwargs",
-    ),
-    refused(
-        "thinking_token_budget",
-        always,
-        "bound the whole answer with max_tokens",
-    ),
+    refused("suffix", not_empty, "text is only continued at its end; put everything into prompt"),
+    refused("thinking", always, "pass the switch of the model's template in chat_template_kwargs"),
+    refused("thinking_token_budget", always, "bound the whole answer with max_tokens"),
     refused("use_beam_search", is_true, "use n with a temperature above 0"),
-    refused(
-        "verbosity",
-        not_medium,
-        "ask for a short or long answer in the prompt",
-    ),
-    refused(
-        "vllm_xargs",
-        not_empty,
-        "there are no plug-in samplers; leave the field out",
-    ),
-    refused(
-        "web_search_options",
-        always,
-        "the server does not search the web; leave the field out",
-    ),
+    refused("verbosity", not_medium, "ask for a short or long answer in the prompt"),
+    refused("vllm_xargs", not_empty, "there are no plug-in samplers; leave the field out"),
+    refused("web_search_options", always, "the server does not search the web; leave the field out"),
 ];
 
 fn always(_: &Value) -> bool {
@@ -158,9 +106,7 @@ fn not_empty(value: &Value) -> bool {
 }
 
 fn beyond_text(value: &Value) -> bool {
-    value
-        .as_array()
-        .is_none_or(|kinds| kinds.iter().any(|kind| kind != "text"))
+    value.as_array().is_none_or(|kinds| kinds.iter().any(|kind| kind != "text"))
 }
 
 fn not_text(format: &Value) -> bool {
@@ -215,26 +161,16 @@ mod tests {
     use super::*;
 
     fn check(value: Value) -> Result<JsonObject, RequestError> {
-        let Value::Object(mut object) = value else {
-            panic!("not an object")
-        };
+        let Value::Object(mut object) = value else { panic!("not an object") };
         refuse(&mut object).map(|()| object)
     }
 
     #[test]
     fn a_constraint_is_refused_and_the_message_says_what_works() {
-        for name in [
-            "guided_json",
-            "guided_regex",
-            "guided_choice",
-            "structured_outputs",
-        ] {
+        for name in ["guided_json", "guided_regex", "guided_choice", "structured_outputs"] {
             let error = check(json!({name: {"a": 1}})).unwrap_err();
             assert_eq!((error.status, error.code), (400, Some("unsupported_parameter")));
-            assert!(
-                error.message.starts_with(name) && error.message.contains("prompt"),
-                "{error}"
-            );
+            assert!(error.message.starts_with(name) && error.message.contains("prompt"), "{error}");
         }
         assert!(check(json!({"response_format": {"type": "json_object"}})).is_err());
         assert!(check(json!({"response_format": "json"})).is_err());
@@ -252,11 +188,7 @@ mod tests {
     #[test]
     fn an_unknown_field_gets_the_nearest_name() {
         let known = ["repetition_penalty", "max_tokens", "temperature"];
-        assert!(
-            unknown("repeat_penalty", &known)
-                .message
-                .contains("`repetition_penalty`")
-        );
+        assert!(unknown("repeat_penalty", &known).message.contains("`repetition_penalty`"));
         assert!(unknown("max_token", &known).message.contains("`max_tokens`"));
         assert!(unknown("zzz", &known).message.contains("remove it"));
         assert!(unknown(&"x".repeat(100_000), &known).message.len() < 300);

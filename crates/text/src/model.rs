@@ -25,7 +25,7 @@ impl TextModel {
         let TextSource { tokenizer, chat_template, bos_token, eos_token } = source;
         let template =
             chat_template.map(|text| ChatTemplate::new(&text, bos_token, eos_token)).transpose()?;
-        Ok(Self { tokenizer: Tokenizer::new(tokenizer)?, template })
+        Ok(Self { tokenizer: Tokenizer::new(&tokenizer)?, template })
     }
 
     /// What an operator should know about how the files were read, for the log at start-up.

@@ -36,10 +36,10 @@ enum Encoder {
 }
 
 impl Tokenizer {
-    pub(crate) fn new(source: TokenizerSource) -> Result<Self, TextError> {
+    pub(crate) fn new(source: &TokenizerSource) -> Result<Self, TextError> {
         match source {
             TokenizerSource::HuggingFace { path } => {
-                let (encoder, pieces) = HuggingFace::load(&path)?;
+                let (encoder, pieces) = HuggingFace::load(path)?;
                 let encoder = Encoder::HuggingFace(Box::new(encoder));
                 Ok(Self { encoder, pieces: Arc::new(pieces), notes: Vec::new() })
             }

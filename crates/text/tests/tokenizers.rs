@@ -142,6 +142,30 @@ fn chats_of_the_model_fixtures_render_encode_and_decode() {
     assert!(chats >= 10, "{chats}");
 }
 
+#[test]
+fn texts_of_the_embedding_fixtures_encode_with_their_special_tokens() {
+    let mut texts = 0;
+    for name in ["qwen3-embedding", "bert-cls"] {
+        let folder = fixtures().join("models").join(name);
+        let model = model(TokenizerSource::HuggingFace { path: folder.join("tokenizer.json") });
+        let expected = read(&folder.join("expected.json"));
+        for case in expected["cases"].as_array().unwrap().iter().filter(|case| case["text_pair"].is_null()) {
+            let text = case["text"].as_str().unwrap();
+            assert_eq!(model.encode(text, true).unwrap(), ids(&case["input_ids"]), "{name}: {text:?}");
+            texts += 1;
+        }
+    }
+    assert!(texts >= 8, "{texts}");
+}
+
+#[test]
+fn a_model_is_shared_between_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<TextModel>();
+    shared::<updraft_text::IncrementalDecoder>();
+    shared::<updraft_text::StopChecker>();
+}
+
 /// A `tokenizer.json` with byte pair merges, written as the metadata of a GGUF file would have it.
 fn as_gguf(name: &str, model: &str) -> GgufVocabulary {
     let file = read(&fixtures().join("tokenizers").join(name));

@@ -24,6 +24,9 @@ use crate::http::{AppParts, Backend, HttpOptions};
 const AGEING: Millis = Millis(2_000);
 /// Steps planned ahead of their results: the device never waits for a plan.
 const STEPS_IN_FLIGHT: u32 = 2;
+/// Prompt positions whose logits one step computes for prompt log-probabilities: a row of a large vocabulary
+/// takes a megabyte.
+const PROMPT_LOGIT_ROWS: Tokens = Tokens(64);
 /// A step that takes longer counts as hung. The largest step of a large model on a slow CPU takes tens of
 /// seconds.
 const STALL_AFTER: Duration = Duration::from_secs(120);
@@ -31,11 +34,8 @@ const STALL_AFTER: Duration = Duration::from_secs(120);
 const FRONT_THREADS_MAX: usize = 4;
 
 /// How weights are packed.
-pub(super) fn load_options(shape: &Shape, threads: usize) -> LoadOptions {
-    LoadOptions {
-        precision: shape.precision,
-        threads,
-    }
+pub(super) fn load_options(shape: Shape, threads: usize) -> LoadOptions {
+    LoadOptions { precision: shape.precision, threads }
 }
 
 /// What the engine is made of.
@@ -47,8 +47,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
         block_size: plan.block_size,
         kv: prepared.shape.kv,
         max_rows: plan.step_budget.0 as usize,
-        // Prompt log-probabilities want the logits of every row.
-        max_logit_rows: plan.step_budget.0 as usize,
+        max_logit_rows: (config.scheduling.max_num_seqs + PROMPT_LOGIT_ROWS.0) as usize,
     };
     let model = Arc::clone(&prepared.model);
     let scheduling = &config.scheduling;
@@ -71,6 +70,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
             ageing: AGEING,
             block_size: plan.block_size,
             pool: plan.blocks,
+            prompt_logit_rows: PROMPT_LOGIT_ROWS,
             steps_in_flight: STEPS_IN_FLIGHT,
         },
         kv: KvConfig {
@@ -101,18 +101,9 @@ fn cache_config(config: &Config, prepared: &Prepared) -> Vec<(&'static str, Stri
     vec![
         ("block_size", plan.block_size.0.to_string()),
         ("cache_dtype", prepared.shape.kv.name().to_owned()),
-        (
-            "enable_prefix_caching",
-            config.memory.enable_prefix_caching.to_string(),
-        ),
-        (
-            "gpu_memory_utilization",
-            config.memory.gpu_memory_utilization.to_string(),
-        ),
-        (
-            "kv_cache_max_concurrency",
-            format!("{:.1}", plan.max_concurrency()),
-        ),
+        ("enable_prefix_caching", config.memory.enable_prefix_caching.to_string()),
+        ("gpu_memory_utilization", config.memory.gpu_memory_utilization.to_string()),
+        ("kv_cache_max_concurrency", format!("{:.1}", plan.max_concurrency())),
         ("kv_cache_memory_bytes", plan.kv.0.to_string()),
         ("kv_cache_size_tokens", plan.kv_tokens().to_string()),
         ("num_gpu_blocks", plan.blocks.0.to_string()),

@@ -25,25 +25,14 @@ pub(super) fn sampling(options: &GenerationOptions, model: &GenerationDefaults) 
         "vllm" => SamplingDefaults::default(),
         folder => read(Path::new(folder)).context("--generation-config")?,
     };
-    let own = options
-        .override_generation_config
-        .as_ref()
-        .map(from_object)
-        .unwrap_or_default();
+    let own = options.override_generation_config.as_ref().map(from_object).unwrap_or_default();
     Ok(own.or(base))
 }
 
 fn read(folder: &Path) -> Result<SamplingDefaults> {
-    let file = if folder.is_dir() {
-        folder.join(FILE)
-    } else {
-        folder.to_owned()
-    };
+    let file = if folder.is_dir() { folder.join(FILE) } else { folder.to_owned() };
     let text = std::fs::read_to_string(&file).with_context(|| {
-        format!(
-            "{} cannot be read; give auto, vllm, or a folder with {FILE}",
-            file.display()
-        )
+        format!("{} cannot be read; give auto, vllm, or a folder with {FILE}", file.display())
     })?;
     let object: Map<String, Value> =
         serde_json::from_str(&text).with_context(|| format!("{} is no JSON object", file.display()))?;
@@ -53,12 +42,8 @@ fn read(folder: &Path) -> Result<SamplingDefaults> {
 /// Numbers of the wrong kind count as not set, as they do for the model's own file.
 fn from_object(object: &Map<String, Value>) -> SamplingDefaults {
     let float = |key: &str| object.get(key).and_then(Value::as_f64).map(|value| value as f32);
-    let whole = |key: &str| {
-        object
-            .get(key)
-            .and_then(Value::as_u64)
-            .and_then(|value| u32::try_from(value).ok())
-    };
+    let whole =
+        |key: &str| object.get(key).and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok());
     SamplingDefaults {
         temperature: float("temperature"),
         top_p: float("top_p"),
@@ -84,25 +69,12 @@ mod tests {
 
     #[test]
     fn the_operator_wins_over_the_model() {
-        let model = GenerationDefaults {
-            temperature: Some(0.7),
-            top_k: Some(20),
-            ..Default::default()
-        };
+        let model = GenerationDefaults { temperature: Some(0.7), top_k: Some(20), ..Default::default() };
         let own = serde_json::json!({"temperature": 0.2, "max_new_tokens": 64});
         let both = sampling(&options("auto", Some(own)), &model).unwrap();
-        assert_eq!(
-            (both.temperature, both.top_k, both.max_tokens),
-            (Some(0.2), Some(20), Some(64))
-        );
-        assert_eq!(
-            sampling(&options("vllm", None), &model).unwrap(),
-            SamplingDefaults::default()
-        );
+        assert_eq!((both.temperature, both.top_k, both.max_tokens), (Some(0.2), Some(20), Some(64)));
+        assert_eq!(sampling(&options("vllm", None), &model).unwrap(), SamplingDefaults::default());
         let error = sampling(&options("/no/such/folder", None), &model).unwrap_err();
-        assert!(
-            format!("{error:#}").contains("auto, vllm, or a folder"),
-            "{error:#}"
-        );
+        assert!(format!("{error:#}").contains("auto, vllm, or a folder"), "{error:#}");
     }
 }

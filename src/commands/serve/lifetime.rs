@@ -3,6 +3,7 @@
 //! The first SIGTERM or Ctrl-C drains: readiness goes, new requests are refused, running ones get their
 //! time. The second one, or a used-up restart budget, ends everything at once.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Instant;
 
@@ -62,11 +63,8 @@ pub(super) async fn serve(config: &Config, prepared: Prepared, started: Instant)
 
     let listener = TcpListener::from_std(listen(config)?)?;
     let address = listener.local_addr().context("the port has no address")?;
-    tracing::info!(
-        "serving {} at http://{address} after {:.2} s",
-        names.join(", "),
-        started.elapsed().as_secs_f64()
-    );
+    let seconds = started.elapsed().as_secs_f64();
+    tracing::info!("serving {} at {} after {seconds:.2} s", names.join(", "), reachable(address));
 
     let close = CancellationToken::new();
     let grace = config.server.shutdown_timeout;
@@ -78,10 +76,7 @@ pub(super) async fn serve(config: &Config, prepared: Prepared, started: Instant)
     }
 
     let inside = engine.load().sequences;
-    tracing::info!(
-        "stopping: {inside} running sequences get up to {} s to finish",
-        grace.as_secs_f64()
-    );
+    tracing::info!("stopping: {inside} running sequences get up to {} s to finish", grace.as_secs_f64());
     engine.begin_drain();
     close.cancel();
     let down = async {
@@ -96,6 +91,15 @@ pub(super) async fn serve(config: &Config, prepared: Prepared, started: Instant)
     }
 }
 
+/// An address that can be pasted into a browser on this machine.
+fn reachable(address: SocketAddr) -> String {
+    if address.ip().is_unspecified() {
+        format!("http://127.0.0.1:{} (and every other address of this machine)", address.port())
+    } else {
+        format!("http://{address}")
+    }
+}
+
 /// The signals that ask to stop.
 struct Stops {
     interrupt: Signal,
@@ -105,10 +109,7 @@ struct Stops {
 impl Stops {
     fn watch() -> Result<Self> {
         let watch = |kind| signal(kind).context("signals cannot be watched");
-        Ok(Self {
-            interrupt: watch(SignalKind::interrupt())?,
-            terminate: watch(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt: watch(SignalKind::interrupt())?, terminate: watch(SignalKind::terminate())? })
     }
 
     async fn next(&mut self) -> Stop {

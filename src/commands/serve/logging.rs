@@ -10,9 +10,7 @@ const DEFAULT_FILTER: &str = "info";
 
 /// Starts logging. A filter that cannot be read is said so and replaced by the default.
 pub(super) fn start() {
-    let wanted = std::env::var(environment::LOG)
-        .ok()
-        .filter(|filter| !filter.is_empty());
+    let wanted = std::env::var(environment::LOG).ok().filter(|filter| !filter.is_empty());
     let (filter, problem) = match wanted.as_deref().map(EnvFilter::try_new) {
         None => (EnvFilter::new(DEFAULT_FILTER), None),
         Some(Ok(filter)) => (filter, None),
@@ -26,9 +24,6 @@ pub(super) fn start() {
         .with_target(false)
         .try_init();
     if let Some(error) = problem {
-        tracing::warn!(
-            "{} is not understood ({error}); logging at {DEFAULT_FILTER}",
-            environment::LOG
-        );
+        tracing::warn!("{} is not understood ({error}); logging at {DEFAULT_FILTER}", environment::LOG);
     }
 }

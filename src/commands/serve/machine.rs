@@ -28,9 +28,7 @@ pub(super) fn free_memory() -> Option<Bytes> {
 
 /// `MemAvailable` of `/proc/meminfo`.
 fn available(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? << 10)
 }
 
@@ -51,17 +49,11 @@ mod tests {
 
     #[test]
     fn the_kernels_texts_are_read() {
-        assert_eq!(
-            available("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"),
-            Some(2 << 20)
-        );
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
         assert_eq!(available("MemTotal: 9 kB\n"), None);
         assert_eq!(container_room(Some("max\n"), Some("5"), None), None);
         assert_eq!(container_room(Some("100\n"), Some("60\n"), None), Some(40));
-        assert_eq!(
-            container_room(Some("100"), Some("60"), Some("anon 1\ninactive_file 25\n")),
-            Some(65)
-        );
+        assert_eq!(container_room(Some("100"), Some("60"), Some("anon 1\ninactive_file 25\n")), Some(65));
         assert_eq!(container_room(Some("100"), Some("160"), None), Some(0));
     }
 }

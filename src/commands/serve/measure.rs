@@ -27,26 +27,18 @@ pub(super) fn shape(config: &Config, checkpoint: &Checkpoint) -> Shape {
     let dtype = config.model.dtype;
     let kv = match (config.memory.kv_cache_dtype, dtype) {
         (KvCacheType::Float32, _) | (KvCacheType::Auto, ComputeType::Float32) => KvType::F32,
-        (KvCacheType::Bfloat16, _) | (KvCacheType::Auto, ComputeType::Bfloat16) => KvType::Bf16,
         (KvCacheType::Float16, _) | (KvCacheType::Auto, ComputeType::Float16) => KvType::F16,
         (KvCacheType::Auto, ComputeType::Auto) if checkpoint.config.stored_dtype == "float16" => KvType::F16,
-        (KvCacheType::Auto, ComputeType::Auto) => KvType::Bf16,
+        (KvCacheType::Bfloat16 | KvCacheType::Auto, _) => KvType::Bf16,
     };
-    let precision = if dtype == ComputeType::Float32 {
-        Precision::Float32
-    } else {
-        Precision::Auto
-    };
+    let precision = if dtype == ComputeType::Float32 { Precision::Float32 } else { Precision::Auto };
     Shape { kv, precision }
 }
 
 /// Measures of the model, and the memory of this machine.
-pub(super) fn facts(checkpoint: &Checkpoint, shape: &Shape) -> Facts {
+pub(super) fn facts(checkpoint: &Checkpoint, shape: Shape) -> Facts {
     let program = &checkpoint.program;
-    let stored = program
-        .weights
-        .iter()
-        .filter_map(|weight| checkpoint.tensor(&weight.name));
+    let stored = program.weights.iter().filter_map(|weight| checkpoint.tensor(&weight.name));
     Facts {
         context: checkpoint.config.context_length,
         weights: Bytes(stored.map(|tensor| tensor.bytes.len() as u64).sum()),
@@ -59,18 +51,10 @@ pub(super) fn facts(checkpoint: &Checkpoint, shape: &Shape) -> Facts {
 
 /// Values that one token leaves in the KV cache.
 fn kv_values(program: &Program) -> u64 {
-    program
-        .kv_layers
-        .iter()
-        .map(|layer| 2 * u64::from(layer.kv_heads) * u64::from(layer.head_dim))
-        .sum()
+    program.kv_layers.iter().map(|layer| 2 * u64::from(layer.kv_heads) * u64::from(layer.head_dim)).sum()
 }
 
 fn row(program: &Program, rows: Rows) -> Bytes {
     let buffers = program.buffers.iter().filter(|buffer| buffer.rows == rows);
-    Bytes(
-        buffers
-            .map(|buffer| u64::from(buffer.width) * size_of::<f32>() as u64)
-            .sum(),
-    )
+    Bytes(buffers.map(|buffer| u64::from(buffer.width) * size_of::<f32>() as u64).sum())
 }

@@ -10,8 +10,9 @@ use crate::config::values::ContextLength;
 
 /// Size of the KV cache that is not exceeded unasked, save for one sequence of full length.
 const KV_DEFAULT_MAX: Bytes = Bytes(4 << 30);
-/// Block size on the CPU.
-const BLOCK_SIZE_DEFAULT: Tokens = Tokens(16);
+/// Block size on the CPU. Larger than the few tokens that every chat template begins with, so that a prefix hit
+/// means that text was found again.
+const BLOCK_SIZE_DEFAULT: Tokens = Tokens(64);
 
 /// Measures of the model and the machine.
 #[derive(Clone, Copy, Debug)]
@@ -129,12 +130,7 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> Result<MemoryPlan, PlanErr
         (_, Firmness::Flexible) => (fits, true),
         (wanted, Firmness::Stated) => {
             let needed = Bytes(u64::from(wanted.blocks(block_size).0).saturating_mul(block_bytes));
-            return Err(PlanError::Context {
-                wanted,
-                needed,
-                room,
-                fits,
-            });
+            return Err(PlanError::Context { wanted, needed, room, fits });
         }
     };
     let step_budget = step_budget(config, max_model_len)?;
@@ -173,10 +169,9 @@ enum Firmness {
 
 fn wanted_length(config: &Config, facts: &Facts) -> Result<(Tokens, Firmness), PlanError> {
     match config.model.max_model_len {
-        Some(ContextLength::Tokens(wanted)) if wanted > facts.context.0 => Err(PlanError::BeyondModel {
-            wanted: Tokens(wanted),
-            context: facts.context,
-        }),
+        Some(ContextLength::Tokens(wanted)) if wanted > facts.context.0 => {
+            Err(PlanError::BeyondModel { wanted: Tokens(wanted), context: facts.context })
+        }
         Some(ContextLength::Tokens(wanted)) => Ok((Tokens(wanted), Firmness::Stated)),
         Some(ContextLength::Auto) | None => Ok((facts.context, Firmness::Flexible)),
     }
@@ -195,10 +190,7 @@ fn kv_room(config: &Config, facts: &Facts, wanted: Tokens, block_size: Tokens) -
     let all = Bytes(one.0.saturating_mul(u64::from(config.scheduling.max_num_seqs)));
     let unasked = all.min(KV_DEFAULT_MAX.max(one));
     match facts.free {
-        Some(free) if free < facts.weights => Err(PlanError::Weights {
-            weights: facts.weights,
-            free,
-        }),
+        Some(free) if free < facts.weights => Err(PlanError::Weights { weights: facts.weights, free }),
         Some(free) => Ok(unasked.min(Bytes((free - facts.weights).0 / 2))),
         None => Ok(unasked),
     }
@@ -210,10 +202,7 @@ fn step_budget(config: &Config, max_model_len: Tokens) -> Result<Tokens, PlanErr
         return Ok(budget);
     }
     match config.scheduling.max_num_batched_tokens {
-        Some(_) => Err(PlanError::WholePrompts {
-            budget,
-            max_model_len,
-        }),
+        Some(_) => Err(PlanError::WholePrompts { budget, max_model_len }),
         None => Ok(max_model_len),
     }
 }

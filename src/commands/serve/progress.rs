@@ -30,11 +30,7 @@ impl Progress {
             }
             bar
         });
-        Self {
-            bar,
-            total,
-            done: AtomicU64::new(0),
-        }
+        Self { bar, total, done: AtomicU64::new(0) }
     }
 
     /// Says how many bytes are read in all.

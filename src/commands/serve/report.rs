@@ -26,10 +26,7 @@ fn lines(config: &Config, prepared: &Prepared) -> Vec<String> {
             model.layers,
             model.vocab,
         ),
-        format!(
-            "compute: CPU, {} threads, dtype {}",
-            prepared.threads, config.model.dtype
-        ),
+        format!("compute: CPU, {} threads, dtype {}", prepared.threads, config.model.dtype),
         format!(
             "memory: weights {} + KV cache {} ({} tokens in {} blocks of {}, {}) + activations {}",
             size(prepared.model.weight_bytes()),

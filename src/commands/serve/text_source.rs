@@ -49,16 +49,9 @@ fn tokenizer(asset: &TokenizerAsset) -> TokenizerSource {
 }
 
 fn own_tokenizer(path: &Path) -> Result<TokenizerSource> {
-    let file = if path.is_dir() {
-        path.join(TOKENIZER_FILE)
-    } else {
-        path.to_owned()
-    };
+    let file = if path.is_dir() { path.join(TOKENIZER_FILE) } else { path.to_owned() };
     if !file.is_file() {
-        bail!(
-            "{} does not exist; give a {TOKENIZER_FILE} or a folder that holds one",
-            file.display()
-        );
+        bail!("{} does not exist; give a {TOKENIZER_FILE} or a folder that holds one", file.display());
     }
     Ok(TokenizerSource::HuggingFace { path: file })
 }
@@ -85,11 +78,6 @@ mod tests {
         assert_eq!(template(text).unwrap(), text);
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(template(file).unwrap().contains("[workspace]"));
-        assert!(
-            template("no-such.jinja")
-                .unwrap_err()
-                .to_string()
-                .contains("no-such.jinja")
-        );
+        assert!(template("no-such.jinja").unwrap_err().to_string().contains("no-such.jinja"));
     }
 }

@@ -5,12 +5,7 @@ use super::Takes::{Many, Nothing, One};
 use super::{Foreign, Outcome, Takes};
 
 const fn row(name: &'static str, takes: Takes, outcome: Outcome, text: &'static str) -> Foreign {
-    Foreign {
-        name,
-        takes,
-        outcome,
-        text,
-    }
+    Foreign { name, takes, outcome, text }
 }
 
 const PROXY: &str = "put a proxy in front that does it";
@@ -30,12 +25,8 @@ const NO_TRACES: &str = "no traces are exported; see /metrics";
 const DENSE_METRICS: &str = "/metrics has everything there is to tell";
 
 /// `-O0` to `-O3`.
-pub const OPTIMIZATION_LEVEL: Foreign = row(
-    "optimization-level",
-    One,
-    Ignored,
-    "the kernels are compiled ahead of time",
-);
+pub const OPTIMIZATION_LEVEL: Foreign =
+    row("optimization-level", One, Ignored, "the kernels are compiled ahead of time");
 
 /// Options of vLLM that do not exist here.
 #[rustfmt::skip] // one line an option reads best

@@ -11,13 +11,9 @@ fn uncommented(text: &str) -> String {
     let active = |line: &str| {
         let rest = line.strip_prefix("# ")?;
         let (key, _) = rest.split_once(" = ")?;
-        key.bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-            .then(|| rest.to_owned())
+        key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then(|| rest.to_owned())
     };
-    text.lines()
-        .map(|line| active(line).unwrap_or_else(|| line.to_owned()) + "\n")
-        .collect()
+    text.lines().map(|line| active(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
 }
 
 #[test]
@@ -35,14 +31,8 @@ fn the_example_file_is_complete_and_shows_defaults() {
     let example = settings.apply(command());
     for id in &active {
         let default = |command: &clap::Command| -> Vec<String> {
-            let arg = command
-                .get_arguments()
-                .find(|arg| arg.get_id() == id.as_str())
-                .unwrap();
-            arg.get_default_values()
-                .iter()
-                .map(|value| value.to_string_lossy().into_owned())
-                .collect()
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id.as_str()).unwrap();
+            arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect()
         };
         if id != "model" {
             assert_eq!(
@@ -55,12 +45,7 @@ fn the_example_file_is_complete_and_shows_defaults() {
 
     let all: toml::Table = toml::from_str(&uncommented(&text)).unwrap();
     for facts in options.iter().filter(|facts| facts.id != "config") {
-        assert!(
-            all.contains_key(&facts.id),
-            "{} is missing in {}",
-            facts.id,
-            path.display()
-        );
+        assert!(all.contains_key(&facts.id), "{} is missing in {}", facts.id, path.display());
     }
     let file = File::new("all.toml", &uncommented(&text));
     read(&format!("--config {}", file.path())).unwrap();

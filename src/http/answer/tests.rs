@@ -1,3 +1,5 @@
+//! What of each token is shown, counted and named at the end.
+
 use updraft_protocol::{CompletionRequest, RequestLimits, SamplingDefaults};
 
 use super::*;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::*;
 
@@ -32,7 +33,7 @@ async fn start(bench: &Bench, grace: Duration) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve(listener, Arc::clone(&bench.state), shutdown.clone(), grace));
+    let server = TaskTracker::new().spawn(serve(listener, Arc::clone(&bench.state), shutdown.clone(), grace));
     Running { address, engine: bench.engine.clone(), shutdown, server }
 }
 
@@ -81,8 +82,10 @@ async fn rest(stream: &TcpStream) -> String {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
         stream.readable().await.unwrap();
-        match stream.try_read_buf(&mut bytes) {
+        let mut part = [0; 4096];
+        match stream.try_read(&mut part) {
             Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&part[..count]),
             Err(error) if error.kind() != ErrorKind::WouldBlock => break,
             _ => {}
         }

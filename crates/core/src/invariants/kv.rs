@@ -69,7 +69,10 @@ mod tests {
     fn tells_good_from_bad() {
         let (one, two) = (SequenceId(1), SequenceId(2));
         assert_eq!(check(&[2, 0], &[B], &[(one, &[A]), (two, &[A])]), Ok(()));
-        assert!(matches!(check(&[1, 0], &[B], &[(one, &[A]), (two, &[A])]), Err(Violation::WrongCount { .. })));
+        assert!(matches!(
+            check(&[1, 0], &[B], &[(one, &[A]), (two, &[A])]),
+            Err(Violation::WrongCount { .. })
+        ));
         assert!(matches!(check(&[1, 0], &[], &[(one, &[A])]), Err(Violation::FreeListWrong { .. })));
         assert!(matches!(check(&[1, 0], &[A, B], &[(one, &[A])]), Err(Violation::FreeListWrong { .. })));
         assert!(matches!(check(&[2, 0], &[B], &[(one, &[A, A])]), Err(Violation::Books { .. })));

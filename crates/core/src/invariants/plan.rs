@@ -65,6 +65,20 @@ pub fn starts_in_order(waiting: &[SequenceId], started: &[SequenceId]) -> Result
     Ok(())
 }
 
+/// Whoever loses its blocks comes after one that keeps them, the last one first: `running` is the order of
+/// those that held blocks, so its first never loses them and always gets on.
+pub fn victims_in_order(running: &[SequenceId], preempted: &[SequenceId]) -> Result<(), Violation> {
+    let mut bound = running.len();
+    for victim in preempted {
+        let place = running.iter().position(|sequence| sequence == victim);
+        match place.filter(|place| (1..bound).contains(place)) {
+            Some(place) => bound = place,
+            None => return Err(Violation::Books { sequence: *victim, why: "lost its blocks out of turn" }),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +119,14 @@ mod tests {
         assert_eq!(starts_in_order(&[a, b, c], &[a, b]), Ok(()));
         assert_eq!(starts_in_order(&[a, b, c], &[b]), Err(Violation::Overtaken { started: b, waiting: a }));
         assert!(starts_in_order(&[a], &[a, b]).is_err());
+    }
+
+    #[test]
+    fn tells_who_lost_its_blocks_out_of_turn() {
+        let [a, b, c] = [1, 2, 3].map(SequenceId);
+        assert_eq!(victims_in_order(&[a, b, c], &[c, b]), Ok(()));
+        assert!(victims_in_order(&[a, b, c], &[b, c]).is_err());
+        assert!(victims_in_order(&[a, b, c], &[a]).is_err());
+        assert!(victims_in_order(&[a], &[b]).is_err());
     }
 }

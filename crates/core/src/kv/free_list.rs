@@ -92,7 +92,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_deque(count in 1_u32..20, actions in prop::collection::vec((0_u8..4, 0_usize..20), 0..200)) {
+        fn behaves_like_a_deque(
+            count in 1_u32..20,
+            actions in prop::collection::vec((0_u8..4, 0_usize..20), 0..200),
+        ) {
             let mut list = FreeList::full(count);
             let mut model: VecDeque<BlockId> = (0..count).map(BlockId).collect();
             let mut out: Vec<BlockId> = Vec::new();

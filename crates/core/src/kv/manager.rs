@@ -128,7 +128,8 @@ impl KvManager {
         self.epoch
     }
 
-    /// Changes of the prefix cache since the last call, in order; empty unless the configuration asks for them.
+    /// Changes of the prefix cache since the last call, in order; empty unless the configuration asks for
+    /// them.
     pub fn take_events(&mut self) -> Vec<KvEvent> {
         std::mem::take(&mut self.events)
     }
@@ -200,7 +201,8 @@ impl KvManager {
         let cached = found.len() as u32 * block_size.0;
         let needed = Tokens(tokens).blocks(block_size).0 - found.len() as u32;
         let revived = found.iter().filter(|block| self.pool.is_free(**block)).count() as u32;
-        let count = demand.target.0.min(tokens).saturating_sub(cached).min(demand.limit.0).min(serving.budget);
+        let count =
+            demand.target.0.min(tokens).saturating_sub(cached).min(demand.limit.0).min(serving.budget);
         if count == 0 || needed + revived > self.pool.free() {
             self.refused = Some((demand.sequence, opening));
             return false;
@@ -226,7 +228,9 @@ impl KvManager {
     fn opening(&mut self, sequence: SequenceId, tokens: &Arc<[TokenId]>, salt: Option<&Arc<str>>) -> Opening {
         // A sequence's tokens only grow, so the same number of them are the same ones.
         match self.refused.take() {
-            Some((refused, opening)) if refused == sequence && opening.tokens.len() == tokens.len() => opening,
+            Some((refused, opening)) if refused == sequence && opening.tokens.len() == tokens.len() => {
+                opening
+            }
             _ => {
                 let hashed = self.config.prefix_caching;
                 Opening::new(Arc::clone(tokens), salt.cloned(), self.config.block_size, hashed)

@@ -1,4 +1,5 @@
-//! The two messages between the scheduler and the block manager: one [`Reservation`] and one [`Grants`] a step.
+//! The two messages between the scheduler and the block manager: one [`Reservation`] and one [`Grants`] a
+//! step.
 //!
 //! Everything the manager learns comes in a reservation, and every reservation is answered once.
 

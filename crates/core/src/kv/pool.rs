@@ -90,7 +90,9 @@ impl BlockPool {
     /// Lets a block be found, unless another one with the same content can be already: then this one stays
     /// private, so that block tables only ever grow at their end.
     pub(super) fn publish(&mut self, block: BlockId, hash: BlockHash) -> bool {
-        let std::collections::hash_map::Entry::Vacant(entry) = self.found_by.entry(hash) else { return false };
+        let std::collections::hash_map::Entry::Vacant(entry) = self.found_by.entry(hash) else {
+            return false;
+        };
         entry.insert(block);
         self.blocks[block.0 as usize].hash = Some(hash);
         true

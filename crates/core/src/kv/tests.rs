@@ -1,6 +1,5 @@
 //! The manager against its rules: hits, eviction order, victims, epochs, and a random walk under audit.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -12,12 +11,8 @@ use crate::units::{Blocks, Tokens};
 const BLOCK: u32 = 4;
 
 fn manager(blocks: u32) -> KvManager {
-    let config = KvConfig {
-        block_size: Tokens(BLOCK),
-        blocks: Blocks(blocks),
-        prefix_caching: true,
-        events: true,
-    };
+    let config =
+        KvConfig { block_size: Tokens(BLOCK), blocks: Blocks(blocks), prefix_caching: true, events: true };
     KvManager::new(config, Epoch(0))
 }
 
@@ -98,11 +93,8 @@ fn only_what_is_scheduled_can_be_found() {
 fn salts_do_not_share() {
     let mut kv = manager(20);
     ask(&mut kv, 100, vec![start(1, &tokens(9), Some("a"))], &[]);
-    let others = vec![
-        start(2, &tokens(9), Some("b")),
-        start(3, &tokens(9), None),
-        start(4, &tokens(9), Some("a")),
-    ];
+    let others =
+        vec![start(2, &tokens(9), Some("b")), start(3, &tokens(9), None), start(4, &tokens(9), Some("a"))];
     assert_eq!(shares(&ask(&mut kv, 100, others, &[])), [(2, 0, 9), (3, 0, 9), (4, 8, 1)]);
 }
 
@@ -231,7 +223,9 @@ fn events_carry_the_chain() {
     let mut kv = manager(8);
     ask(&mut kv, 100, vec![start(1, &tokens(8), None)], &[]);
     let events = kv.take_events();
-    let [KvEvent::Stored { hashes, parent: None, tokens: stored }] = &events[..] else { panic!("{events:?}") };
+    let [KvEvent::Stored { hashes, parent: None, tokens: stored }] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert_eq!((hashes.len(), stored), (2, &tokens(8)));
     let (last, grown) = (hashes[1], (0..12).collect::<Vec<_>>());
     // The same tokens in other blocks are no news; what follows them is.
@@ -256,7 +250,8 @@ enum Move {
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
-        4 => (0_u32..3, 1_u32..20, 1_u32..9).prop_map(|(prompt, len, limit)| Move::Start { prompt, len, limit }),
+        4 => (0_u32..3, 1_u32..20, 1_u32..9)
+            .prop_map(|(prompt, len, limit)| Move::Start { prompt, len, limit }),
         6 => (1_u32..12).prop_map(|budget| Move::Step { budget }),
         2 => (0_usize..8).prop_map(|which| Move::Release { which }),
         1 => Just(Move::Reset),
@@ -264,84 +259,101 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 1..60)
 }
 
+/// What every slot and every table must hold, written down independently of the manager.
+struct Mirror {
+    slots: Vec<Vec<TokenId>>,
+    live: Vec<Live>,
+}
+
+struct Live {
+    id: u64,
+    tokens: Vec<TokenId>,
+    computed: usize,
+    table: Vec<BlockId>,
+}
+
+impl Live {
+    fn slot(&self, position: usize) -> usize {
+        let block_size = BLOCK as usize;
+        self.table[position / block_size].0 as usize * block_size + position % block_size
+    }
+}
+
+impl Mirror {
+    /// A token for everyone who has computed all it knows, and the wish to go on.
+    fn demands(&mut self) -> Vec<Demand> {
+        let grow = |live: &mut Live| {
+            let mut appended = Vec::new();
+            if live.computed == live.tokens.len() {
+                appended.push((live.id % 2) as u32);
+                live.tokens.extend(&appended);
+            }
+            go_on(live.id, live.tokens.len() as u32, &appended)
+        };
+        self.live.iter_mut().map(grow).collect()
+    }
+
+    fn apply(&mut self, grants: &Grants, mut newcomer: Option<(u64, Vec<TokenId>)>) {
+        self.live.retain(|live| !grants.preempted.contains(&SequenceId(live.id)));
+        for grant in &grants.granted {
+            if let Some((id, tokens)) = newcomer.take_if(|(id, _)| *id == grant.sequence.0) {
+                self.live.push(Live { id, tokens, computed: grant.start.0 as usize, table: Vec::new() });
+            }
+            let live = self.live.iter_mut().find(|live| live.id == grant.sequence.0).unwrap();
+            assert_eq!(live.computed, grant.start.0 as usize);
+            live.table.extend(&grant.new_blocks);
+            live.computed += grant.count.0 as usize;
+            assert!(live.computed <= live.tokens.len());
+            for position in grant.start.0 as usize..live.computed {
+                self.slots[live.slot(position)] = live.tokens[..=position].to_vec();
+            }
+        }
+    }
+
+    /// Everyone finds its own tokens in its slots: found ones were right, computed ones were not overwritten.
+    fn check(&self) {
+        for live in &self.live {
+            for position in 0..live.computed {
+                assert_eq!(self.slots[live.slot(position)], live.tokens[..=position]);
+            }
+        }
+    }
+}
+
 proptest! {
-    /// A mirror of every table writes down what each slot holds; whatever is found in the cache must hold
-    /// exactly the tokens of the one who found it, and books balance at every step.
     #[test]
     fn a_random_walk_never_shares_wrongly(walk in moves(), blocks in 2_u32..12) {
         let mut kv = manager(blocks);
-        let mut slots: Vec<Vec<TokenId>> = vec![Vec::new(); (blocks * BLOCK) as usize];
-        let mut live: Vec<(u64, Vec<TokenId>, u32, Vec<BlockId>)> = Vec::new();
-        let mut next = 0;
-        for step in walk {
-            let mut demands = Vec::new();
-            let mut entering = HashMap::new();
-            let mut budget = 64;
+        let mut mirror = Mirror { slots: vec![Vec::new(); (blocks * BLOCK) as usize], live: Vec::new() };
+        for (id, step) in (1..).zip(walk) {
+            let (mut demands, mut newcomer, mut budget) = (Vec::new(), None, 64);
             match step {
                 Move::Start { prompt, len, limit } => {
-                    next += 1;
-                    let list: Vec<TokenId> = (0..len).map(|at| prompt * 100 + at / 6).collect();
-                    let mut demand = start(next, &list, None);
-                    demand.limit = Tokens(limit);
-                    demands.push(demand);
-                    entering.insert(next, list);
+                    let tokens: Vec<TokenId> = (0..len).map(|at| prompt * 100 + at / 6).collect();
+                    demands.push(Demand { limit: Tokens(limit), ..start(id, &tokens, None) });
+                    newcomer = Some((id, tokens));
                 }
                 Move::Step { budget: given } => {
                     budget = given;
-                    for (id, list, computed, _) in &mut live {
-                        let mut appended = Vec::new();
-                        if *computed == list.len() as u32 {
-                            appended.push((*id % 2) as u32);
-                            list.extend(&appended);
-                        }
-                        demands.push(go_on(*id, list.len() as u32, &appended));
-                    }
+                    demands = mirror.demands();
                 }
-                Move::Release { which } => {
-                    if which < live.len() {
-                        let (id, ..) = live.remove(which);
-                        release(&mut kv, &[id]);
-                    }
+                Move::Release { which } if which < mirror.live.len() => {
+                    release(&mut kv, &[mirror.live.remove(which).id]);
                 }
+                Move::Release { .. } => {}
                 Move::Reset => {
                     kv.reset(kv.epoch().next());
-                    live.clear();
+                    mirror.live.clear();
                     prop_assert_eq!(kv.usage().used, 0);
                 }
             }
-            let victims: Vec<u64> = live.iter().rev().map(|(id, ..)| *id).collect();
-            let asked = budget;
+            let victims: Vec<u64> = mirror.live.iter().rev().map(|live| live.id).collect();
             let grants = ask(&mut kv, budget, demands, &victims);
-            prop_assert!(grants.granted.iter().map(|grant| grant.count.0).sum::<u32>() <= asked);
-            live.retain(|(id, ..)| !grants.preempted.contains(&SequenceId(*id)));
-            for grant in &grants.granted {
-                let id = grant.sequence.0;
-                if let Some(list) = entering.remove(&id) {
-                    prop_assert!((grant.start.0 as usize) < list.len());
-                    live.push((id, list, grant.start.0, Vec::new()));
-                }
-                let (_, list, computed, table) = live.iter_mut().find(|(other, ..)| *other == id).unwrap();
-                table.extend(&grant.new_blocks);
-                prop_assert_eq!(*computed, grant.start.0);
-                *computed += grant.count.0;
-                prop_assert!(table.len() as u32 * BLOCK >= *computed);
-                for position in 0..*computed as usize {
-                    let slot = table[position / BLOCK as usize].0 as usize * BLOCK as usize + position % BLOCK as usize;
-                    if position >= grant.start.0 as usize {
-                        slots[slot] = list[..=position].to_vec();
-                    }
-                    prop_assert_eq!(&slots[slot], &list[..=position]);
-                }
-            }
-            // Nothing that is still running was overwritten.
-            for (_, list, computed, table) in &live {
-                for position in 0..*computed as usize {
-                    let slot = table[position / BLOCK as usize].0 as usize * BLOCK as usize + position % BLOCK as usize;
-                    prop_assert_eq!(&slots[slot], &list[..=position]);
-                }
-            }
+            prop_assert!(grants.granted.iter().map(|grant| grant.count.0).sum::<u32>() <= budget);
+            mirror.apply(&grants, newcomer);
+            mirror.check();
         }
-        let rest: Vec<u64> = live.iter().map(|(id, ..)| *id).collect();
+        let rest: Vec<u64> = mirror.live.iter().map(|live| live.id).collect();
         release(&mut kv, &rest);
         prop_assert_eq!(kv.usage().used, 0);
     }

@@ -8,8 +8,8 @@ use crate::step::{Phase, ScheduledSequence, SequenceInit, StepPlan};
 use crate::units::Millis;
 
 impl Scheduler {
-    /// Turns the answer to the reservation that is out into a plan; none when nothing was granted, or when the
-    /// answer is to another reservation.
+    /// Turns the answer to the reservation that is out into a plan; none when nothing was granted, or when
+    /// the answer is to another reservation.
     pub fn commit(&mut self, grants: Grants, now: Millis) -> Option<StepPlan> {
         let expected = |step| grants.epoch == self.epoch && grants.step == step;
         let proposal = self.proposal.take_if(|proposal| expected(proposal.step))?;
@@ -36,8 +36,8 @@ impl Scheduler {
         for ended in proposal.ended {
             self.bury(ended);
         }
-        // What was given back or taken away can make the next attempt succeed. If there was nothing, only news
-        // can, which may have come while the reservation was out.
+        // What was given back or taken away can make the next attempt succeed. If there was nothing, only
+        // news can, which may have come while the reservation was out.
         self.changed |= !plan.scheduled.is_empty() || proposal.releases || !grants.preempted.is_empty();
         if plan.scheduled.is_empty() {
             return None;
@@ -134,7 +134,8 @@ mod tests {
             count: Tokens(3),
             new_blocks: vec![crate::ids::BlockId(0)],
         };
-        let good = Grants { epoch: Epoch(4), step: reservation.step, granted: vec![grant], ..Grants::default() };
+        let good =
+            Grants { epoch: Epoch(4), step: reservation.step, granted: vec![grant], ..Grants::default() };
         let older = Grants { epoch: Epoch(3), ..good.clone() };
         let other = Grants { step: StepId(9), ..good.clone() };
         assert_eq!(scheduler.commit(older, Millis(0)), None);

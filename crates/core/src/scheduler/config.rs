@@ -24,13 +24,16 @@ pub struct SchedulerConfig {
     pub max_model_len: Tokens,
     /// Which sequence comes before which.
     pub policy: Policy,
-    /// With [`Policy::Priority`], waiting this long counts as much as one level of priority. With 0, age is all
-    /// that counts.
+    /// With [`Policy::Priority`], waiting this long counts as much as one level of priority. With 0, age is
+    /// all that counts.
     pub ageing: Millis,
     /// Tokens in a KV block; at least 1.
     pub block_size: Tokens,
     /// KV blocks in the pool. Output ends by length when a sequence fills it all.
     pub pool: Blocks,
+    /// Prompt tokens in one step whose logits are wanted for prompt log-probabilities, over all sequences:
+    /// each takes a row of the whole vocabulary. At least 1. What is sampled needs no place here.
+    pub prompt_logit_rows: Tokens,
     /// Steps that are planned ahead of their results; at least 1. With 2 the executor never waits for a plan.
     pub steps_in_flight: u32,
 }
@@ -79,6 +82,7 @@ impl SchedulerConfig {
         self.max_sequences = self.max_sequences.max(1);
         self.step_budget = self.step_budget.max(Tokens(1));
         self.block_size = self.block_size.max(Tokens(1));
+        self.prompt_logit_rows = self.prompt_logit_rows.max(Tokens(1));
         self.steps_in_flight = self.steps_in_flight.max(1);
         self
     }

@@ -8,11 +8,11 @@ use crate::ids::{Epoch, SequenceId, StepId};
 use crate::kv::KvUsage;
 
 impl Scheduler {
-    /// Moves on to a new epoch. Steps in flight and the reservation that is out are void, no block is held any
-    /// more. An epoch that is not newer is ignored.
+    /// Moves on to a new epoch. Steps in flight and the reservation that is out are void, no block is held
+    /// any more. An epoch that is not newer is ignored.
     ///
-    /// Results that arrived before the loss must be passed to [`Scheduler::complete`] first, or the blame falls
-    /// on the wrong step.
+    /// Results that arrived before the loss must be passed to [`Scheduler::complete`] first, or the blame
+    /// falls on the wrong step.
     pub fn lose(&mut self, new_epoch: Epoch, blame: Blame) -> Vec<SchedulerEvent> {
         if new_epoch <= self.epoch {
             return self.drain_events();

@@ -24,9 +24,7 @@ impl Precedence {
     ) -> Self {
         let rank = match config.policy {
             Policy::Fcfs => 0,
-            Policy::Priority => {
-                i128::from(priority) * i128::from(config.ageing.0) + i128::from(arrival.0)
-            }
+            Policy::Priority => i128::from(priority) * i128::from(config.ageing.0) + i128::from(arrival.0),
         };
         Self { rank, arrival, sequence }
     }

@@ -37,9 +37,30 @@ struct Wishes {
     starts: Vec<SequenceId>,
 }
 
+/// What one step still has room for besides its budget.
+struct Room {
+    /// Tokens of one sequence.
+    chunk: Tokens,
+    /// Rows of logits for prompt log-probabilities.
+    prompt_logit_rows: Tokens,
+}
+
+impl Room {
+    /// Tokens this sequence may compute; none when it must wait for a step with room for its logits. The
+    /// first in order always finds the whole room, so nobody waits for ever.
+    fn limit(&mut self, record: &Sequence) -> Option<Tokens> {
+        if !record.yields_prompt_logprobs() {
+            return Some(self.chunk);
+        }
+        let limit = self.chunk.min(self.prompt_logit_rows);
+        self.prompt_logit_rows -= limit.min(record.rest_of_prompt());
+        (limit > Tokens::ZERO).then_some(limit)
+    }
+}
+
 impl Scheduler {
-    /// What the next step needs of the block manager. None while a reservation is out, while as many steps are
-    /// in flight as may be, and when there is nothing to do.
+    /// What the next step needs of the block manager. None while a reservation is out, while as many steps
+    /// are in flight as may be, and when there is nothing to do.
     pub fn propose(&mut self) -> Option<Reservation> {
         let too_far_ahead = self.in_flight.len() >= self.config.steps_in_flight as usize;
         if self.proposal.is_some() || !self.changed || too_far_ahead {
@@ -110,14 +131,12 @@ impl Scheduler {
     }
 
     fn wishes_of_all(&mut self, round: u64, barrier: Option<Precedence>) -> Wishes {
-        let limit = self.chunk();
+        let mut room = self.room();
         let mut wishes = Wishes::default();
         let mut prefills = Vec::new();
         for place in &self.running {
             let Some(record) = self.sequences.get_mut(&place.sequence) else { continue };
-            if !record.wants_row() {
-                continue;
-            }
+            let Some(limit) = record.wants_row().then(|| room.limit(record)).flatten() else { continue };
             // Single tokens go first: a long prompt must not hold up streams that are under way.
             let list = if record.continues() { &mut wishes.demands } else { &mut prefills };
             list.push(continuation(record, round, limit));
@@ -132,6 +151,7 @@ impl Scheduler {
             if barrier.is_some_and(|barrier| *place >= barrier) || record.pending > 0 {
                 break;
             }
+            let Some(limit) = room.limit(record) else { break };
             wishes.demands.push(start(record, round, limit));
             wishes.starts.push(place.sequence);
         }
@@ -139,9 +159,10 @@ impl Scheduler {
     }
 
     fn wishes_of_one(&mut self, round: u64, id: SequenceId) -> Wishes {
-        let limit = self.chunk();
+        let mut room = self.room();
         let mut wishes = Wishes::default();
         let Some(record) = self.sequences.get_mut(&id) else { return wishes };
+        let Some(limit) = room.limit(record) else { return wishes };
         if record.stage == Stage::Running {
             wishes.demands.push(continuation(record, round, limit));
         } else {
@@ -149,6 +170,10 @@ impl Scheduler {
             wishes.starts.push(id);
         }
         wishes
+    }
+
+    fn room(&self) -> Room {
+        Room { chunk: self.chunk(), prompt_logit_rows: self.config.prompt_logit_rows }
     }
 
     /// Tokens of one sequence in one step.

@@ -121,6 +121,17 @@ impl Sequence {
         self.output.get(from..).unwrap_or_default().to_vec()
     }
 
+    /// Whether the executor answers its next row with log-probabilities of prompt positions, also with those
+    /// it has answered before a preemption.
+    pub(super) fn yields_prompt_logprobs(&self) -> bool {
+        self.sampling.prompt_logprobs.is_some() && self.rest_of_prompt() > Tokens::ZERO
+    }
+
+    /// Prompt positions that no planned step has computed.
+    pub(super) fn rest_of_prompt(&self) -> Tokens {
+        Tokens((self.prompt.len() as u32).saturating_sub(self.computed))
+    }
+
     /// Whether cached blocks may be used: whoever still wants log-probabilities of prompt positions must have
     /// them computed.
     pub(super) fn may_reuse(&self) -> bool {

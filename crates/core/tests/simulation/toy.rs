@@ -35,11 +35,7 @@ impl Attention {
 
     fn next_token(self, produced: usize, sampling: &SamplingParams) -> TokenId {
         let token = (mix(self.0, sampling.seed) % VOCABULARY) as TokenId;
-        if produced < sampling.min_tokens as usize && token <= STOP {
-            token + 2
-        } else {
-            token
-        }
+        if produced < sampling.min_tokens as usize && token <= STOP { token + 2 } else { token }
     }
 }
 
@@ -62,12 +58,7 @@ pub(crate) fn undisturbed(
             return (output, FinishReason::Stop { stop_token: None });
         }
         if may_stop && token == STOP {
-            return (
-                output,
-                FinishReason::Stop {
-                    stop_token: Some(STOP),
-                },
-            );
+            return (output, FinishReason::Stop { stop_token: Some(STOP) });
         }
         if output.len() >= sampling.max_tokens as usize || prompt.len() + output.len() >= longest {
             return (output, FinishReason::Length);
@@ -114,11 +105,7 @@ impl Toy {
         plan: &StepPlan,
         poison: impl Fn(SequenceId) -> Option<u32>,
     ) -> Result<StepResult, Fault> {
-        assert_eq!(
-            (plan.epoch, plan.step),
-            (self.epoch, self.next_step),
-            "a plan out of order"
-        );
+        assert_eq!((plan.epoch, plan.step), (self.epoch, self.next_step), "a plan out of order");
         self.next_step = self.next_step.next();
         for sequence in &plan.released {
             self.known.remove(sequence).expect("released but never admitted");
@@ -131,29 +118,17 @@ impl Toy {
                 sampling: init.sampling.clone(),
                 table: Vec::new(),
             };
-            assert!(
-                self.known.insert(init.sequence, known).is_none(),
-                "admitted twice"
-            );
+            assert!(self.known.insert(init.sequence, known).is_none(), "admitted twice");
         }
         let mut outputs = Vec::new();
         for row in &plan.scheduled {
-            let known = self
-                .known
-                .get_mut(&row.sequence)
-                .expect("scheduled but never admitted");
+            let known = self.known.get_mut(&row.sequence).expect("scheduled but never admitted");
             known.table.extend(&row.new_blocks);
             let (start, end) = (row.start.0, row.start.0 + row.count.0);
             if poison(row.sequence).is_some_and(|position| (start..end).contains(&position)) {
                 return Err(Fault);
             }
-            let attention = compute(
-                &mut self.cache,
-                self.block_size,
-                known,
-                start as usize,
-                end as usize,
-            );
+            let attention = compute(&mut self.cache, self.block_size, known, start as usize, end as usize);
             let mut output = SequenceOutput {
                 sequence: row.sequence,
                 token: None,
@@ -162,7 +137,9 @@ impl Toy {
             };
             if row.samples {
                 assert_eq!(end as usize, known.tokens.len(), "sampled in the middle");
-                let token = attention.next_token(end as usize - known.prompt, &known.sampling);
+                let produced = end as usize - known.prompt;
+                assert!(produced < known.sampling.max_tokens as usize, "a token that nobody asked for");
+                let token = attention.next_token(produced, &known.sampling);
                 known.tokens.push(token);
                 output.token = Some(token);
             }
@@ -170,12 +147,7 @@ impl Toy {
                 outputs.push(output);
             }
         }
-        Ok(StepResult {
-            epoch: self.epoch,
-            step: plan.step,
-            outputs,
-            device_micros: 1,
-        })
+        Ok(StepResult { epoch: self.epoch, step: plan.step, outputs, device_micros: 1 })
     }
 }
 
@@ -201,13 +173,7 @@ fn prompt_logprobs(known: &Known, start: u32, end: u32) -> Vec<(Tokens, TokenLog
     let last = (end + 1).min(known.prompt as u32);
     let entry = |position: u32| {
         let token = known.tokens[position as usize];
-        (
-            Tokens(position),
-            TokenLogprobs {
-                token,
-                ..TokenLogprobs::default()
-            },
-        )
+        (Tokens(position), TokenLogprobs { token, ..TokenLogprobs::default() })
     };
     (start + 1..last).map(entry).collect()
 }

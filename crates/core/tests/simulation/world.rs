@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use updraft_core::invariants::{StepOrder, StreamLedger, plan_is_sound, starts_in_order};
+use updraft_core::invariants::{StepOrder, StreamLedger, plan_is_sound, starts_in_order, victims_in_order};
 use updraft_core::kv::{Grants, KvConfig, KvManager, Reservation};
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::{
@@ -96,6 +96,8 @@ pub(crate) struct World {
     grants: Option<Grants>,
     /// Who waited when the reservation was made, in order; none while suspects were given precedence.
     queue: Option<Vec<SequenceId>>,
+    /// Who ran then, in order.
+    running: Vec<SequenceId>,
     plans: VecDeque<StepPlan>,
     outcomes: VecDeque<Outcome>,
     /// Messages that were delivered or became void; they may come (again) at any time.
@@ -117,22 +119,14 @@ impl World {
             step_budget: Tokens(dice.between(1, 40) as u32),
             chunk_limit: Tokens(dice.below(3) as u32 * 4),
             max_model_len: Tokens(dice.between(20, 70) as u32),
-            policy: if dice.percent(50) {
-                Policy::Fcfs
-            } else {
-                Policy::Priority
-            },
+            policy: if dice.percent(50) { Policy::Fcfs } else { Policy::Priority },
             ageing: Millis(dice.below(3) * 50),
             block_size,
             pool,
-            steps_in_flight: dice.between(1, 3).min(2) as u32,
+            prompt_logit_rows: Tokens(dice.between(1, 12) as u32),
+            steps_in_flight: [1, 2, 2, 3][dice.below(4) as usize],
         };
-        let kv = KvConfig {
-            block_size,
-            blocks: pool,
-            prefix_caching: dice.percent(85),
-            events: false,
-        };
+        let kv = KvConfig { block_size, blocks: pool, prefix_caching: dice.percent(85), events: false };
         let epoch = Epoch(1);
         Self {
             toy: Toy::new(epoch, block_size, pool.0),
@@ -145,6 +139,7 @@ impl World {
             reservation: None,
             grants: None,
             queue: None,
+            running: Vec::new(),
             plans: VecDeque::new(),
             outcomes: VecDeque::new(),
             stale_results: Vec::new(),
@@ -195,17 +190,9 @@ impl World {
     fn arrive(&mut self) {
         self.arrivals -= 1;
         let sequence = SequenceId(1_000 - u64::from(self.arrivals));
-        let longest = self
-            .config
-            .max_model_len
-            .0
-            .min(self.config.pool.0 * self.config.block_size.0 + 1);
+        let longest = self.config.max_model_len.0.min(self.config.pool.0 * self.config.block_size.0 + 1);
         let poisonous = self.dice.percent(6);
-        let family = if poisonous {
-            1_000 + sequence.0 as u32
-        } else {
-            self.dice.below(3) as u32
-        };
+        let family = if poisonous { 1_000 + sequence.0 as u32 } else { self.dice.below(3) as u32 };
         // Prompts of one family begin alike; those of poison sequences are like no other, so that nobody else
         // computes the poisonous position for them.
         let top = if self.dice.percent(75) { longest / 3 } else { longest };
@@ -270,14 +257,13 @@ impl World {
 
     fn propose(&mut self) {
         let queue = (self.scheduler.load().suspects == 0).then(|| self.scheduler.waiting().collect());
+        let running = self.scheduler.running().collect();
         let Some(reservation) = self.scheduler.propose() else {
             return;
         };
-        assert!(
-            self.reservation.is_none() && self.grants.is_none(),
-            "two reservations are out"
-        );
+        assert!(self.reservation.is_none() && self.grants.is_none(), "two reservations are out");
         self.queue = queue;
+        self.running = running;
         self.reservation = Some(reservation);
     }
 
@@ -287,6 +273,7 @@ impl World {
         };
         let grants = self.kv.reserve(&reservation);
         assert!(grants.granted.iter().map(|grant| grant.count).sum::<Tokens>() <= self.config.step_budget);
+        victims_in_order(&self.running, &grants.preempted).unwrap();
         self.grants = Some(grants);
     }
 
@@ -315,7 +302,11 @@ impl World {
         self.totals.steps += 1;
         let outcome = self.toy.run(&plan, poison);
         self.outcomes.push_back(match outcome {
-            Ok(result) => Outcome::Done(result),
+            Ok(result) => {
+                let rows = result.outputs.iter().map(|output| output.prompt_logprobs.len()).sum::<usize>();
+                assert!(rows <= self.config.prompt_logit_rows.0 as usize, "too many logits");
+                Outcome::Done(result)
+            }
             Err(Fault) => Outcome::Fault,
         });
     }
@@ -406,11 +397,7 @@ impl World {
             && self.outcomes.is_empty();
         if quiet && !self.scheduler.is_idle() {
             self.propose();
-            assert!(
-                self.reservation.is_some(),
-                "at a standstill: {:?}",
-                self.scheduler
-            );
+            assert!(self.reservation.is_some(), "at a standstill: {:?}", self.scheduler);
         }
     }
 
@@ -418,31 +405,17 @@ impl World {
         for event in events {
             self.ledger.observe(&event).unwrap();
             match event {
-                SchedulerEvent::Token {
-                    sequence,
-                    token,
-                    index,
-                    ..
-                } => {
+                SchedulerEvent::Token { sequence, token, index, .. } => {
                     let client = self.clients.get_mut(&sequence).unwrap();
-                    assert_eq!(
-                        client.expected[index as usize], token,
-                        "sequence {sequence} went astray"
-                    );
+                    assert_eq!(client.expected[index as usize], token, "sequence {sequence} went astray");
                     client.output.push(token);
                     client.strikes = 0;
                 }
                 SchedulerEvent::PromptLogprobs { sequence, entries } => {
                     let client = self.clients.get_mut(&sequence).unwrap();
-                    client
-                        .prompt_logprobs
-                        .extend(entries.iter().map(|(position, _)| position.0));
+                    client.prompt_logprobs.extend(entries.iter().map(|(position, _)| position.0));
                 }
-                SchedulerEvent::Finished {
-                    sequence,
-                    reason,
-                    stats,
-                } => {
+                SchedulerEvent::Finished { sequence, reason, stats } => {
                     let client = self.clients.get_mut(&sequence).unwrap();
                     client.open = false;
                     assert_eq!((&client.output, reason), (&client.expected, client.reason));
@@ -460,11 +433,7 @@ impl World {
                     assert_eq!(cause, FailureCause::Faults);
                     let poison = client.poison.expect("an innocent sequence was given up");
                     let before = poison.saturating_sub(client.request.prompt.len() as u32 - 1);
-                    assert_eq!(
-                        client.output.len() as u32,
-                        before,
-                        "given up before or after its poison"
-                    );
+                    assert_eq!(client.output.len() as u32, before, "given up before or after its poison");
                     self.totals.poisoned += 1;
                 }
                 SchedulerEvent::Struck { sequence, strikes } => {
@@ -485,9 +454,6 @@ impl World {
     }
 
     fn open(&self) -> impl Iterator<Item = SequenceId> + '_ {
-        self.clients
-            .iter()
-            .filter(|(_, client)| client.open)
-            .map(|(sequence, _)| *sequence)
+        self.clients.iter().filter(|(_, client)| client.open).map(|(sequence, _)| *sequence)
     }
 }

@@ -1,6 +1,8 @@
 //! Whether a program makes sense: every name exists and every shape fits, so that nothing can go wrong later.
 
-use updraft_core::program::{BufferId, BufferSpec, KvLayerSpec, Op, Program, RopeId, Rows, WeightId, WeightRole};
+use updraft_core::program::{
+    BufferId, BufferSpec, KvLayerSpec, Op, Program, RopeId, Rows, WeightId, WeightRole,
+};
 
 /// Says what is wrong with an operation of the program, or with the program as a whole (no operation).
 pub(super) fn program(program: &Program) -> Result<(), (Option<usize>, String)> {
@@ -44,7 +46,9 @@ impl<'a> Checker<'a> {
             Op::Embed { table, out, .. } => {
                 let out = self.tokens(out)?;
                 let shape = self.matrix(table)?;
-                ensure(shape[1] == out.width, || format!("a table of shape {shape:?} does not fill {:?}", out.name))
+                ensure(shape[1] == out.width, || {
+                    format!("a table of shape {shape:?} does not fill {:?}", out.name)
+                })
             }
             Op::RmsNorm { input, weight, out, .. } => {
                 self.same_shape(&[input, out])?;
@@ -103,7 +107,11 @@ impl<'a> Checker<'a> {
     fn rope(&self, buffer: BufferId, head_dim: u32, rope: RopeId) -> Result<(), String> {
         self.heads(buffer, head_dim)?;
         self.tokens(buffer)?;
-        let spec = self.0.ropes.get(rope.0 as usize).ok_or_else(|| format!("there is no rotary table {}", rope.0))?;
+        let spec = self
+            .0
+            .ropes
+            .get(rope.0 as usize)
+            .ok_or_else(|| format!("there is no rotary table {}", rope.0))?;
         ensure(2 * spec.inverse_frequencies.len() <= head_dim as usize, || {
             format!("{} pairs cannot be rotated in a head of {head_dim}", spec.inverse_frequencies.len())
         })
@@ -115,7 +123,9 @@ impl<'a> Checker<'a> {
 
     fn tokens(&self, id: BufferId) -> Result<&'a BufferSpec, String> {
         let buffer = self.buffer(id)?;
-        ensure(buffer.rows == Rows::Tokens, || format!("buffer {:?} has no row for each token", buffer.name))?;
+        ensure(buffer.rows == Rows::Tokens, || {
+            format!("buffer {:?} has no row for each token", buffer.name)
+        })?;
         Ok(buffer)
     }
 
@@ -124,7 +134,8 @@ impl<'a> Checker<'a> {
     }
 
     fn shape(&self, id: WeightId) -> Result<&'a [u32], String> {
-        let weight = self.0.weights.get(id.0 as usize).ok_or_else(|| format!("there is no weight {}", id.0))?;
+        let weight =
+            self.0.weights.get(id.0 as usize).ok_or_else(|| format!("there is no weight {}", id.0))?;
         Ok(&weight.shape)
     }
 

@@ -52,7 +52,9 @@ pub enum LoadError {
         file: String,
     },
     /// A tensor has another shape than the model's configuration says.
-    #[error("tensor {tensor:?} in {file} has the shape {actual:?}, but the configuration asks for {expected:?}")]
+    #[error(
+        "tensor {tensor:?} in {file} has the shape {actual:?}, but the configuration asks for {expected:?}"
+    )]
     Shape {
         /// Name in the checkpoint.
         tensor: String,
@@ -64,7 +66,9 @@ pub enum LoadError {
         actual: Vec<usize>,
     },
     /// A tensor holds values that are infinite or not numbers.
-    #[error("tensor {tensor:?} in {file} is damaged: row {row} holds a value that is infinite or not a number")]
+    #[error(
+        "tensor {tensor:?} in {file} is damaged: row {row} holds a value that is infinite or not a number"
+    )]
     NotFinite {
         /// Name in the checkpoint.
         tensor: String,
@@ -150,8 +154,9 @@ impl CpuModel {
     #[must_use]
     pub fn kv_bytes_per_token(&self, kind: KvType) -> Bytes {
         let layers = self.program.kv_layers.iter();
-        let bytes = layers
-            .map(|layer| KvCache::bytes_per_token(kind, layer.kv_heads as usize, layer.head_dim as usize) as u64);
+        let bytes = layers.map(|layer| {
+            KvCache::bytes_per_token(kind, layer.kv_heads as usize, layer.head_dim as usize) as u64
+        });
         Bytes(bytes.sum())
     }
 
@@ -286,5 +291,9 @@ impl<'a> Packing<'a> {
 
 fn vector(tensor: &TensorView<'_>) -> Result<Vec<f32>, PackError> {
     let values = tensor.to_f32().map_err(|error: TensorError| PackError::Tensor(error))?;
-    if values.iter().all(|value| value.is_finite()) { Ok(values) } else { Err(PackError::NotFinite { row: 0 }) }
+    if values.iter().all(|value| value.is_finite()) {
+        Ok(values)
+    } else {
+        Err(PackError::NotFinite { row: 0 })
+    }
 }

@@ -7,9 +7,9 @@
 
 use std::sync::PoisonError;
 
+use updraft_core::program::RopePairing;
 use updraft_core::program::{Activation, Rows};
 use updraft_core::step::StepInputs;
-use updraft_core::program::RopePairing;
 use updraft_kernels::attention::Attention;
 use updraft_kernels::elementwise::{self, RopeRow};
 use updraft_kernels::lanes::Simd;

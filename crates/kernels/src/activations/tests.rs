@@ -68,7 +68,7 @@ fn rounding_is_to_nearest_ties_to_even() {
 fn zeros_and_tiny_values_become_zero() {
     for value in [0.0, -0.0, 1e-38, f32::from_bits(1)] {
         let group = groups_of(&filled(&[value; 32], 32), 0)[0];
-        assert_eq!((group.scale, group.scaled_sum, group.negative_sum), (0.0, 0.0, 0));
+        assert_eq!((group.scale, group.scaled_sum, group.starts), (0.0, 0.0, [0; 3]));
     }
 }
 
@@ -112,8 +112,10 @@ proptest! {
             prop_assert!((value - q as f32 * group.scale).abs() <= group.scale * 0.500_01);
         }
         let halves = [quantised[..16].iter().sum::<i32>(), quantised[16..].iter().sum()];
-        prop_assert_eq!(group.negative_half_sums, [-halves[0], -halves[1]]);
-        prop_assert_eq!(group.negative_sum, -halves[0] - halves[1]);
+        prop_assert_eq!(group.half_starts, halves.map(|half| -32 * half));
+        for zero_point in [8, 16, 128] {
+            prop_assert_eq!(group.start(zero_point), -zero_point * (halves[0] + halves[1]));
+        }
         prop_assert_eq!(group.scaled_sum, group.scale * (halves[0] + halves[1]) as f32);
     }
 

@@ -27,7 +27,8 @@ pub(super) trait Cells: Copy {
     fn load<L: Lanes>(self, l: L, words: &[u32; LANES], keep: u32) -> Self::Loaded<L>;
 
     /// `sum` plus the products of all values of the cells, in order.
-    fn multiply_add<L: Lanes>(self, l: L, sum: L::F, cells: Self::Loaded<L>, factor: Self::Factor<L>) -> L::F;
+    fn multiply_add<L: Lanes>(self, l: L, sum: L::F, cells: Self::Loaded<L>, factor: Self::Factor<L>)
+    -> L::F;
 }
 
 /// Every bit of a word: all values of a cell count.

@@ -38,7 +38,13 @@ impl State {
 
 /// Computes an item.
 #[inline(always)]
-pub(super) fn run<L: Lanes, C: Cells>(l: L, cells: C, attention: &Attention<'_>, item: &Item, scratch: &mut Scratch) {
+pub(super) fn run<L: Lanes, C: Cells>(
+    l: L,
+    cells: C,
+    attention: &Attention<'_>,
+    item: &Item,
+    scratch: &mut Scratch,
+) {
     let rows = Rows::new(attention, item.tile);
     let (vectors, padded) = (rows.vectors(), attention.shape.padded());
     let Scratch { queries, segment, total } = scratch;
@@ -82,7 +88,13 @@ pub(super) fn merge<L: Lanes>(l: L, attention: &Attention<'_>, merge: &Merge, sc
 
 /// Rounds the queries of an item to the form that products take, row by row, head by head.
 #[inline(always)]
-fn pack_queries<L: Lanes, C: Cells>(l: L, cells: C, attention: &Attention<'_>, tile: Tile, queries: &mut [u32]) {
+fn pack_queries<L: Lanes, C: Cells>(
+    l: L,
+    cells: C,
+    attention: &Attention<'_>,
+    tile: Tile,
+    queries: &mut [u32],
+) {
     let (shape, span) = (&attention.shape, attention.spans[tile.span as usize]);
     let step = LANES * C::WORDS / C::VALUES;
     let mut packed = queries.chunks_exact_mut(step);
@@ -105,7 +117,14 @@ fn pack_queries<L: Lanes, C: Cells>(l: L, cells: C, attention: &Attention<'_>, t
 
 /// Adds a segment's result to what the segments before have given.
 #[inline(always)]
-fn merge_vector<L: Lanes>(l: L, total: &mut State, vector: usize, max: f32, sum: f32, values: &[[f32; LANES]]) {
+fn merge_vector<L: Lanes>(
+    l: L,
+    total: &mut State,
+    vector: usize,
+    max: f32,
+    sum: f32,
+    values: &[[f32; LANES]],
+) {
     if max == f32::NEG_INFINITY {
         // The vector sees nothing of this segment.
         return;

@@ -132,7 +132,11 @@ impl Plan {
             let segments = segment_end - segment_start;
             let end = used + len * segments as usize;
             let room = self.items.len() + segments as usize <= self.items.capacity();
-            if segments < 2 || end > self.partials.width() || !room || self.merges.len() == self.merges.capacity() {
+            if segments < 2
+                || end > self.partials.width()
+                || !room
+                || self.merges.len() == self.merges.capacity()
+            {
                 continue;
             }
             self.merges.push(Merge { tile, partials: used as u32, segments });

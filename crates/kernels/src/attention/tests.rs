@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu_features::Isa;
 use crate::kv_cache::KvGeometry;
 use crate::team::{Pinning, Team};
 
@@ -115,7 +114,8 @@ fn run(setup: &Setup, simd: Simd, threads: usize, sequences: &[Sequence]) -> Vec
     });
     let result = |span: &Span| {
         // SAFETY: the team is done.
-        let rows = (span.row_start..span.row_start + span.row_count).map(|row| unsafe { out.row(row as usize) });
+        let rows =
+            (span.row_start..span.row_start + span.row_count).map(|row| unsafe { out.row(row as usize) });
         rows.flatten().copied().collect()
     };
     spans.iter().map(result).collect()
@@ -154,10 +154,6 @@ fn reference(setup: &Setup, sequence: Sequence) -> Vec<f64> {
     out
 }
 
-fn all_sets() -> Vec<Simd> {
-    Isa::available().into_iter().filter_map(Simd::of).collect()
-}
-
 fn setups() -> impl Strategy<Value = Setup> {
     let kinds = prop::sample::select(vec![KvType::F32, KvType::Bf16, KvType::F16]);
     let dims = prop::sample::select(vec![2_usize, 8, 16, 24, 64, 80]);
@@ -189,7 +185,7 @@ proptest! {
     fn attention_is_the_textbook_formula(setup in setups(), context in 1..420_usize, rows in 1..40_usize) {
         let sequence = sequence(7, context, rows);
         let expected = reference(&setup, sequence);
-        for simd in all_sets() {
+        for simd in Simd::all() {
             let actual = run(&setup, simd, 1, &[sequence]);
             // Where queries and weights are rounded to bf16 too, they carry that rounding.
             let tolerance = if setup.kind == KvType::Bf16 { 2e-2 } else { 3e-6 };
@@ -208,7 +204,7 @@ proptest! {
         chunk in 1..40_usize,
     ) {
         let whole = sequence(3, context, rows);
-        for simd in all_sets() {
+        for simd in Simd::all() {
             let expected = &run(&setup, simd, 1, &[whole])[0];
             // Beside others, on more threads.
             let others = [sequence(11, 300, 1), whole, sequence(12, 20, 20), sequence(13, 77, 5)];
@@ -232,10 +228,11 @@ fn few_items_are_divided_into_segments_with_the_same_result() {
     let shape = Shape { heads: 4, kv_heads: 1, head_dim: 64, scale: 0.125, window: None };
     let setup = Setup { shape, kind: KvType::Bf16, block_size: 16 };
     let long = sequence(5, 5 * SEGMENT + 100, 1);
-    for simd in all_sets() {
+    for simd in Simd::all() {
         assert_eq!(run(&setup, simd, 3, &[long]), run(&setup, simd, 1, &[long]));
     }
-    let span = Span { row_start: 0, row_count: 1, context: long.context as u32, table_start: 0, table_len: 87 };
+    let span =
+        Span { row_start: 0, row_count: 1, context: long.context as u32, table_start: 0, table_len: 87 };
     let mut plan = Plan::new(&shape, 3, 1);
     plan.rebuild(&shape, 3, &[span]);
     assert_eq!((plan.items.len(), plan.merges.len()), (6, 1));
@@ -247,7 +244,13 @@ fn few_items_are_divided_into_segments_with_the_same_result() {
 fn a_plan_covers_every_row_and_head_once() {
     let shape = Shape { heads: 9, kv_heads: 3, head_dim: 64, scale: 0.125, window: None };
     let spans: Vec<Span> = [(0, 100, 400), (100, 1, 1000), (101, 7, 7)]
-        .map(|(row_start, row_count, context)| Span { row_start, row_count, context, table_start: 0, table_len: 0 })
+        .map(|(row_start, row_count, context)| Span {
+            row_start,
+            row_count,
+            context,
+            table_start: 0,
+            table_len: 0,
+        })
         .to_vec();
     for threads in [1, 2, 8] {
         let mut plan = Plan::new(&shape, threads, 108);

@@ -144,7 +144,12 @@ impl Block<'_> {
 
     /// Products of each vector with each key, times the scale; keys that no row sees give minus infinity.
     #[inline(always)]
-    fn scores<L: Lanes, C: Cells, const N: usize>(&self, l: L, cells: C, queries: &[u32]) -> [[L::F; SUBS]; N] {
+    fn scores<L: Lanes, C: Cells, const N: usize>(
+        &self,
+        l: L,
+        cells: C,
+        queries: &[u32],
+    ) -> [[L::F; SUBS]; N] {
         let stride = self.rows.shape.padded() * C::WORDS / C::VALUES;
         let mut vectors: [&[u32]; N] = [&[]; N];
         for (n, vector) in vectors.iter_mut().enumerate() {
@@ -229,7 +234,8 @@ impl Block<'_> {
         let end = visible.iter().map(|range| range.end / C::VALUES).min().unwrap_or(0);
         let common = if start < end { start..end } else { 0..0 };
         for n in 0..N {
-            let head = if common.is_empty() { visible[n].clone() } else { visible[n].start..start * C::VALUES };
+            let head =
+                if common.is_empty() { visible[n].clone() } else { visible[n].start..start * C::VALUES };
             add_alone(l, cells, self.tile, &weights[n], head, &mut sums[n * width..(n + 1) * width]);
         }
         if common.is_empty() {
@@ -254,8 +260,7 @@ impl Block<'_> {
 /// Minus infinity for the keys that are not visible, whatever their memory holds.
 #[inline(always)]
 fn mask<L: Lanes>(l: L, scores: &mut [L::F; SUBS], visible: &Range<usize>) {
-    const INDEX: [f32; LANES] =
-        [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
+    const INDEX: [f32; LANES] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
     let hidden = l.splat(f32::NEG_INFINITY);
     let (start, end) = (l.splat(visible.start as f32), l.splat(visible.end as f32));
     for (sub, score) in scores.iter_mut().enumerate() {

@@ -17,7 +17,13 @@ pub struct RopeRow<'a> {
 ///
 /// The angle is rounded to `f32`, as it is where models are trained; its cosine and sine are exact to the last bit
 /// or nearly so.
-pub fn rope_angles(position: u32, inverse_frequencies: &[f32], factor: f32, cos: &mut [f32], sin: &mut [f32]) {
+pub fn rope_angles(
+    position: u32,
+    inverse_frequencies: &[f32],
+    factor: f32,
+    cos: &mut [f32],
+    sin: &mut [f32],
+) {
     assert!(
         inverse_frequencies.len() == cos.len() && cos.len() == sin.len(),
         "a rotary table's slices differ in length"
@@ -32,7 +38,10 @@ pub fn rope_angles(position: u32, inverse_frequencies: &[f32], factor: f32, cos:
 /// Turns the leading `2 * pairs` values of every head of a row; the others stay. The row is whole heads.
 pub fn rope(simd: Simd, row: &mut [f32], head_dim: usize, angles: RopeRow<'_>) {
     assert!(head_dim > 0 && row.len().is_multiple_of(head_dim), "a row is not whole heads");
-    assert!(2 * angles.cos.len() <= head_dim && angles.sin.len() == angles.cos.len(), "more pairs than a head has");
+    assert!(
+        2 * angles.cos.len() <= head_dim && angles.sin.len() == angles.cos.len(),
+        "more pairs than a head has"
+    );
     simd.run(Rope { row, head_dim, angles });
 }
 

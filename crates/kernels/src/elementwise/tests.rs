@@ -3,11 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu_features::Isa;
-
-fn all_sets() -> Vec<Simd> {
-    Isa::available().into_iter().filter_map(Simd::of).collect()
-}
 
 fn assert_close(actual: &[f32], expected: &[f64], relative: f64) -> Result<(), TestCaseError> {
     prop_assert_eq!(actual.len(), expected.len());
@@ -34,7 +29,7 @@ proptest! {
 
     #[test]
     fn rms_norm_is_the_formula((row, weight) in rows(200)) {
-        for simd in all_sets() {
+        for simd in Simd::all() {
             let mut out = vec![0.0; row.len()];
             rms_norm(simd, &row, &weight, 1e-5, &mut out);
             assert_close(&out, &norm_reference(&row, &weight, 1e-5), 1e-6)?;
@@ -44,7 +39,7 @@ proptest! {
     #[test]
     fn head_norm_is_rms_norm_of_each_head((row, weight) in rows(80), heads in 1..4_usize) {
         let whole: Vec<f32> = (0..heads).flat_map(|h| row.iter().map(move |x| x * (h + 1) as f32)).collect();
-        for simd in all_sets() {
+        for simd in Simd::all() {
             let mut normed = whole.clone();
             head_norm(simd, &mut normed, &weight, 1e-6);
             for (head, input) in normed.chunks(row.len()).zip(whole.chunks(row.len())) {
@@ -67,7 +62,7 @@ proptest! {
             // 1 + tanh(inner) without cancellation.
             g / (1.0 + (-2.0 * inner).exp()) * f64::from(*u)
         }).collect();
-        for simd in all_sets() {
+        for simd in Simd::all() {
             let mut out = vec![0.0; gate.len()];
             gate_silu(simd, &gate, &up, &mut out);
             assert_close(&out, &silu, 1e-6)?;
@@ -102,7 +97,7 @@ proptest! {
                 expected[b] = 1.5 * (y * c + x * s);
             }
         }
-        for simd in all_sets() {
+        for simd in Simd::all() {
             let mut turned = row.clone();
             rope(simd, &mut turned, head_dim, RopeRow { cos: &cos, sin: &sin, neighbours });
             for (a, e) in turned.iter().zip(&expected) {
@@ -114,7 +109,7 @@ proptest! {
 
 #[test]
 fn sums_and_factors() {
-    for simd in all_sets() {
+    for simd in Simd::all() {
         let mut row = [1.0, 2.0, 3.0];
         add(simd, &mut row, &[10.0, 20.0, 30.0]);
         scale(simd, &mut row, 0.5);
@@ -124,7 +119,7 @@ fn sums_and_factors() {
 
 #[test]
 fn a_gate_of_huge_values_stays_finite() {
-    for simd in all_sets() {
+    for simd in Simd::all() {
         let mut out = [0.0; 4];
         gate_silu(simd, &[1e30, -1e30, 200.0, -200.0], &[1.0; 4], &mut out);
         assert_eq!(out[0], 1e30);

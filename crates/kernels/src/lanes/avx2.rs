@@ -1,11 +1,11 @@
 //! Lanes in two 256-bit registers.
 
 use std::arch::x86_64::{
-    __m256, __m256i, _CMP_LT_OQ, _mm_packus_epi32, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
-    _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmp_ps,
-    _mm256_cvtph_ps, _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_or_si256, _mm256_set1_epi32, _mm256_set1_ps,
-    _mm256_sll_epi32, _mm256_srl_epi32, _mm256_storeu_ps, _mm256_sub_ps, _mm_cvtsi32_si128,
+    __m256, __m256i, _CMP_LT_OQ, _mm_cvtsi32_si128, _mm_packus_epi32, _mm256_add_epi32, _mm256_add_ps,
+    _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128,
+    _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps,
+    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_or_si256,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_sll_epi32, _mm256_srl_epi32, _mm256_storeu_ps, _mm256_sub_ps,
 };
 
 use super::{Kernel, LANES, Lanes};

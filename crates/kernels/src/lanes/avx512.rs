@@ -1,11 +1,11 @@
 //! Lanes in one 512-bit register.
 
 use std::arch::x86_64::{
-    __m512, __m512bh, __m512i, _CMP_LT_OQ, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtepi32_epi16, _mm512_cvtneps_pbh, _mm512_cvtph_ps,
-    _mm512_div_ps, _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_ps,
-    _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi32, _mm512_set1_ps,
-    _mm512_slli_epi32, _mm512_srli_epi32, _mm512_storeu_ps, _mm512_sub_ps,
+    __m512, __m512bh, __m512i, _CMP_LT_OQ, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtepi32_epi16, _mm512_cvtneps_pbh,
+    _mm512_cvtph_ps, _mm512_div_ps, _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_mask_blend_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_or_si512, _mm512_reduce_max_ps,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_srli_epi32, _mm512_storeu_ps, _mm512_sub_ps,
 };
 
 use super::{Kernel, LANES, Lanes};
@@ -69,6 +69,7 @@ impl<const BF16: bool> Lanes for Avx512<BF16> {
         fn add_u(a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
         fn shift_left<const BITS>(a: __m512i) -> __m512i { _mm512_slli_epi32::<BITS>(a) }
         fn shift_right<const BITS>(a: __m512i) -> __m512i { _mm512_srli_epi32::<BITS>(a) }
+        fn largest(value: __m512) -> f32 { _mm512_reduce_max_ps(value) }
         fn f16_low(words: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)) }
     }
 

@@ -3,11 +3,6 @@
 use proptest::prelude::*;
 
 use super::{Kernel, LANES, Lanes, Simd};
-use crate::cpu_features::Isa;
-
-fn all_sets() -> Vec<Simd> {
-    Isa::available().into_iter().filter_map(Simd::of).collect()
-}
 
 struct Exp([f32; LANES]);
 
@@ -68,7 +63,7 @@ impl Kernel for BitOps {
 
 #[test]
 fn exp_is_accurate_over_its_whole_range() {
-    for simd in all_sets() {
+    for simd in Simd::all() {
         let mut worst = 0.0_f64;
         for step in 0..20_000 {
             let x: [f32; LANES] =
@@ -88,7 +83,7 @@ fn exp_is_accurate_over_its_whole_range() {
 #[test]
 fn exp_at_its_ends() {
     let x = [0.0, -0.0, f32::NEG_INFINITY, -88.0, -1e30, f32::INFINITY, 1e30, f32::NAN];
-    for simd in all_sets() {
+    for simd in Simd::all() {
         let y = simd.run(Exp(std::array::from_fn(|i| x[i % x.len()])));
         assert_eq!(y[..5], [1.0, 1.0, 0.0, 0.0, 0.0], "{simd:?}");
         assert!(y[5].is_finite() && y[5] > 3e38 && y[6] == y[5], "{simd:?}");
@@ -98,7 +93,7 @@ fn exp_at_its_ends() {
 
 #[test]
 fn every_half_precision_number_is_read_right() {
-    for simd in all_sets() {
+    for simd in Simd::all() {
         for first in (0..=u16::MAX).step_by(LANES) {
             // The upper half is noise that must not matter.
             let words = std::array::from_fn(|lane| u32::from(first) + lane as u32 + 0xabcd_0000);
@@ -119,7 +114,7 @@ proptest! {
             tree = (0..half).map(|i| tree[i] + tree[i + half]).collect();
         }
         let largest = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        for simd in all_sets() {
+        for simd in Simd::all() {
             prop_assert_eq!(simd.run(Reduce(values)), (tree[0], largest));
         }
     }
@@ -127,7 +122,7 @@ proptest! {
     #[test]
     fn bit_operations_agree(values in prop::array::uniform16(-3_f32..3.0)) {
         let expected = values.map(|value| value.clamp(-1.0, 1.0)).map(|v| if v < 0.0 { v / 2.0 } else { v });
-        for simd in all_sets() {
+        for simd in Simd::all() {
             prop_assert_eq!(simd.run(BitOps(values)), expected);
         }
     }

@@ -26,16 +26,13 @@ pub(super) type TileHalves = [u16; TILE];
 pub(super) enum Form {
     /// `scale * q + minimum`.
     Affine,
-    /// `scale * (q - 2^shift)`.
+    /// `scale * (q - zero_point)`, where the zero point is 8, 16 or 128.
     Symmetric {
-        /// The zero point as a power of two.
-        shift: u32,
+        /// What is stored for zero.
+        zero_point: i32,
     },
-    /// As `Symmetric`, with a scale of its own for each 16 values.
-    SymmetricHalves {
-        /// The zero point as a power of two.
-        shift: u32,
-    },
+    /// `scale * (q - 32)`, with a scale of its own for each 16 values.
+    SymmetricHalves,
 }
 
 /// A group of 32 values of 16 rows (or of a part of them), unpacked into registers.

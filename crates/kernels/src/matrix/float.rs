@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::job::{Job, tile_of};
+use super::job::{Job, Steps, each_row, tile_of};
 use super::vectors::{TILE, Task, Vectors};
 use crate::activations::{ROW_BLOCK, RowBlock};
 use crate::memory::Plain;
@@ -26,7 +26,7 @@ pub(super) trait FloatColumn: Plain {
 /// Singles.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(super) struct Singles([f32; TILE]);
+pub(super) struct Singles(pub(super) [f32; TILE]);
 
 /// Halves, as bits.
 #[derive(Clone, Copy)]
@@ -98,9 +98,11 @@ impl FloatColumn for UpperHalves {
 
 /// A product with float weights.
 pub(super) struct FloatProduct<'a, W> {
-    /// All columns of the matrix, tile after tile.
+    /// Columns of some tiles of the matrix, tile after tile.
     pub(super) columns: &'a [W],
-    /// Tiles of the matrix.
+    /// The first of these tiles.
+    pub(super) first: usize,
+    /// Number of these tiles.
     pub(super) tiles: usize,
     /// What is to be computed.
     pub(super) job: Job<'a>,
@@ -118,22 +120,15 @@ impl<W: FloatColumn> Task for FloatProduct<'_, W> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, v: V) {
-        let few = FEW_STRANDS / V::PARTS;
         for chunk in self.job.row_chunks(self.job.input.cols() * size_of::<f32>()) {
             for tiles in self.job.tile_groups() {
                 for rows in RowBlock::within(chunk.start, chunk.end) {
-                    if rows.width == 1 {
-                        for first in tiles.clone().step_by(STRANDS / V::PARTS) {
-                            self.tiles::<V, STRANDS, 1>(v, first..tiles.end, rows);
+                    match rows.width {
+                        ROW_BLOCK if V::MAX_ROWS >= ROW_BLOCK => {
+                            self.tiles::<V, FEW_STRANDS, ROW_BLOCK>(v, tiles.clone(), rows);
                         }
-                        continue;
-                    }
-                    for first in tiles.clone().step_by(few) {
-                        if rows.width == ROW_BLOCK && V::MAX_ROWS >= ROW_BLOCK {
-                            self.tiles::<V, FEW_STRANDS, ROW_BLOCK>(v, first..tiles.end, rows);
-                        } else {
-                            self.tiles::<V, FEW_STRANDS, 4>(v, first..tiles.end, rows);
-                        }
+                        4.. if V::MAX_ROWS >= 4 => self.tiles::<V, FEW_STRANDS, 4>(v, tiles.clone(), rows),
+                        _ => self.tiles::<V, STRANDS, 1>(v, tiles.clone(), rows),
                     }
                 }
             }
@@ -142,53 +137,52 @@ impl<W: FloatColumn> Task for FloatProduct<'_, W> {
 }
 
 impl<W: FloatColumn> FloatProduct<'_, W> {
-    /// The tiles that `S` strands make up, from the first of `tiles` on, for one block of input rows, `R` rows at a
-    /// time. Tiles past the end are left out.
+    /// Some tiles for one block of input rows: as many tiles at once as `S` strands make up, `R` rows at a time.
     #[inline(always)]
     fn tiles<V: Vectors, const S: usize, const R: usize>(&self, v: V, tiles: Range<usize>, rows: RowBlock) {
-        let mut strands = [&self.columns[..0]; S];
-        for (at, strand) in strands.iter_mut().enumerate() {
-            // A strand past the end repeats the last tile, so that the arithmetic has one shape.
-            let tile = tiles.end.saturating_sub(1).min(tiles.start + at / V::PARTS);
-            *strand = tile_of(self.columns, self.tiles, tile);
-        }
         let input = self.job.input.float_block(rows).as_chunks::<R>().0;
         let passes = rows.width / R;
-        for pass in 0..passes {
-            let results = float_results::<V, W, S, R>(v, strands, &input[pass..], passes);
-            for (tile, results) in tiles.clone().zip(&results[..S / V::PARTS]) {
-                for (row, result) in results.iter().enumerate().take(rows.rows.saturating_sub(pass * R)) {
-                    self.job.finish(tile, rows.first + pass * R + row, result);
+        for first in tiles.clone().step_by(S / V::PARTS) {
+            let mut strands = [&self.columns[..0]; S];
+            for (at, strand) in strands.iter_mut().enumerate() {
+                // A strand past the end repeats the last tile, so that the arithmetic has one shape.
+                let tile = (first + at / V::PARTS).min(tiles.end - 1);
+                *strand = tile_of(self.columns, self.tiles, tile - self.first);
+            }
+            for pass in 0..passes {
+                let results = results::<V, W, S, R>(v, strands, Steps::new(input, pass, passes));
+                for (tile, results) in (first..tiles.end).zip(&results[..S / V::PARTS]) {
+                    for (row, result) in results.iter().enumerate().take(rows.rows.saturating_sub(pass * R)) {
+                        self.job.finish(tile, rows.first + pass * R + row, result);
+                    }
                 }
             }
         }
     }
 }
 
-/// `S` strands of weights times `R` rows of input, of which every `stride`-th piece is meant. The results of the tiles
-/// that the strands make up come first.
+/// `S` strands of weights times `R` rows of input, given column by column. The results of the tiles that the strands make
+/// up come first.
 #[inline(always)]
-fn float_results<V: Vectors, W: FloatColumn, const S: usize, const R: usize>(
+fn results<V: Vectors, W: FloatColumn, const S: usize, const R: usize>(
     v: V,
     strands: [&[W]; S],
-    input: &[[f32; R]],
-    stride: usize,
+    mut input: Steps<'_, [f32; R]>,
 ) -> [[[f32; TILE]; R]; S] {
     // Loops over constant counts and no other access: so the sums stay in registers.
     let mut sums = [[v.zero(); R]; S];
-    for (k, input) in input.iter().step_by(stride).enumerate() {
+    let cols = strands[0].len();
+    let strands = strands.map(|strand| &strand[..cols]);
+    for k in 0..cols {
+        let Some(input) = input.next() else { break };
         for s in 0..S {
             let weights = strands[s][k].load(v, s % V::PARTS);
-            for r in 0..R {
-                sums[s][r] = v.mul_add(weights, v.splat(input[r]), sums[s][r]);
-            }
+            each_row!(r < R, sums[s][r] = v.mul_add(weights, v.splat(input[r]), sums[s][r]));
         }
     }
     let mut results = [[[0.0; TILE]; R]; S];
     for s in 0..S {
-        for r in 0..R {
-            v.store(sums[s][r], &mut results[s / V::PARTS][r], s % V::PARTS);
-        }
+        each_row!(r < R, v.store(sums[s][r], &mut results[s / V::PARTS][r], s % V::PARTS));
     }
     results
 }

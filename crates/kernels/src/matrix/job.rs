@@ -74,6 +74,54 @@ impl Job<'_> {
     }
 }
 
+/// The steps along a block of input rows, each of which consists of several passes' shares: those of one pass.
+///
+/// Advances by moving a pointer, which leaves kernels with the addresses that the machine likes best.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'a, T> {
+    rest: &'a [T],
+    passes: usize,
+}
+
+impl<'a, T> Steps<'a, T> {
+    /// The shares of pass `pass` of `passes`.
+    #[inline(always)]
+    pub(super) fn new(input: &'a [T], pass: usize, passes: usize) -> Self {
+        Self { rest: &input[pass..], passes }
+    }
+
+    /// Steps that are left.
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.rest.len().div_ceil(self.passes)
+    }
+
+    /// The next share.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Option<&'a T> {
+        let next = self.rest.first();
+        self.rest = self.rest.get(self.passes..).unwrap_or(&[]);
+        next
+    }
+}
+
+/// Does something for each of up to eight rows, written out: sums stay in registers only where no loop is left, and
+/// the compiler keeps long loops.
+macro_rules! each_row {
+    ($r:ident < $rows:ident, $body:expr) => {
+        each_row!($r < $rows, $body; 0 1 2 3 4 5 6 7)
+    };
+    ($r:ident < $rows:ident, $body:expr; $($number:literal)*) => {
+        $(
+            if $number < $rows {
+                let $r = $number;
+                $body;
+            }
+        )*
+    };
+}
+pub(super) use each_row;
+
 /// The part of a matrix's storage that is one tile.
 #[inline(always)]
 pub(super) fn tile_of<T>(storage: &[T], tiles: usize, tile: usize) -> &[T] {

@@ -29,7 +29,7 @@ pub(crate) const TILE: usize = 16;
 pub(crate) trait Vectors: Copy {
     /// Vectors that make up a tile.
     const PARTS: usize;
-    /// Input rows that a kernel holds in registers at once: 8 or 4.
+    /// Input rows that a kernel holds in registers at once: 8, 4 or 1.
     const MAX_ROWS: usize;
     /// A number in each lane.
     type F32: Copy;
@@ -74,13 +74,13 @@ pub(crate) trait Vectors: Copy {
     /// Byte `index` of each lane as a number.
     fn byte_as_f32(self, bytes: Self::Bytes, index: usize) -> Self::F32;
 
-    /// `value * 2^shift` in every lane.
-    fn splat_shifted(self, value: i32, shift: u32) -> Self::I32;
+    /// The same integer in every lane.
+    fn splat_i32(self, value: i32) -> Self::I32;
     /// Adds to each lane the product of its four unsigned bytes (at most 63) with the four signed bytes
     /// of `input` (-127 to 127).
     fn dot(self, sum: Self::I32, weights: Self::Bytes, input: i32) -> Self::I32;
-    /// Where [`Vectors::dot_wide`] starts from, given minus the sum of the input values.
-    fn wide_start(self, negative_sum: i32) -> Self::I32;
+    /// Where [`Vectors::dot_wide`] starts from, given minus 128 times the sum of the input values.
+    fn wide_start(self, start: i32) -> Self::I32;
     /// As [`Vectors::dot`] for weights up to 255 whose zero point is 128; together with `wide_start` the result is
     /// that for the signed weights.
     fn dot_wide(self, sum: Self::I32, weights: Self::Bytes, input: i32) -> Self::I32;

@@ -123,7 +123,11 @@ impl SharedRows {
     /// Index of the first value of some columns that exist.
     fn place(&self, row: usize, columns: &Range<usize>) -> usize {
         assert!(row < self.rows, "row {row} of {}", self.rows);
-        assert!(columns.start <= columns.end && columns.end <= self.width, "columns {columns:?} of {}", self.width);
+        assert!(
+            columns.start <= columns.end && columns.end <= self.width,
+            "columns {columns:?} of {}",
+            self.width
+        );
         row * self.width + columns.start
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Found {
 }
 
 /// Tensors that old checkpoints have in their layers although every reader computes them itself.
-const COMPUTED: &str = "rotary_emb.inv_freq";
+const COMPUTED: [&str; 2] = [".rotary_emb.", ".attn_rot_embd."];
 
 /// Refuses a configuration with more layers than the checkpoint has tensors.
 pub(super) fn check_layer_count(
@@ -125,10 +125,9 @@ fn refuse_leftovers(
 ) -> Result<(), CheckpointError> {
     let used: HashSet<&str> = program.weights.iter().map(|weight| weight.name.as_str()).collect();
     let prefix = naming.layers_prefix();
-    let leftover = store
-        .iter()
-        .map(|(name, _)| name)
-        .find(|name| name.starts_with(&prefix) && !name.ends_with(COMPUTED) && !used.contains(name));
+    let leftover = store.iter().map(|(name, _)| name).find(|name| {
+        name.starts_with(&prefix) && !COMPUTED.iter().any(|part| name.contains(part)) && !used.contains(name)
+    });
     match leftover {
         None => Ok(()),
         Some(name) => Err(CheckpointError::UnexpectedTensor {

@@ -11,7 +11,7 @@ pub(super) static FAMILY: Family = Family {
     name: "llama",
     architectures: &["LlamaForCausalLM"],
     model_types: &["llama"],
-    // Files of Mistral models say `llama`, too.
+    // Files of Mistral models say `llama`, too; a sliding window is not in their metadata.
     gguf_architectures: &["llama"],
     gguf_pairing: RopePairing::Neighbours,
     rules: Rules { biases: BiasRule::ByKey, ..Rules::COMMON },

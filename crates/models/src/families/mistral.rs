@@ -11,7 +11,8 @@ pub(super) static FAMILY: Family = Family {
     name: "mistral",
     architectures: &["MistralForCausalLM"],
     model_types: &["mistral"],
-    gguf_architectures: &["mistral"],
+    // Its GGUF files say `llama`.
+    gguf_architectures: &[],
     gguf_pairing: RopePairing::Neighbours,
     rules: Rules {
         kv_heads: Some(8),

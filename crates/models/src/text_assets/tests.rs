@@ -4,11 +4,7 @@ use std::path::Path;
 
 use super::*;
 
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with the integration tests")]
-#[path = "../../tests/support/temp_dir.rs"]
-mod temp_dir;
-
-use temp_dir::TempDir;
+use crate::temp_dir::TempDir;
 
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = TempDir::new("text");

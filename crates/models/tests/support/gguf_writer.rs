@@ -60,7 +60,9 @@ impl Meta {
             Self::Array(values) => {
                 out.extend(values.first().map_or(4, Self::code).to_le_bytes());
                 out.extend((values.len() as u64).to_le_bytes());
-                values.iter().for_each(|value| value.write(out));
+                for value in values {
+                    value.write(out);
+                }
             }
         }
     }

@@ -25,32 +25,19 @@ const MEDIA_PARTS: [&str; 9] = [
 /// Checks the messages of a request and brings them into one form.
 pub fn check(messages: Vec<Value>) -> Result<Vec<Value>, RequestError> {
     if messages.is_empty() {
-        return Err(RequestError::invalid(
-            "messages",
-            "messages is empty; send at least one message",
-        ));
+        return Err(RequestError::invalid("messages", "messages is empty; send at least one message"));
     }
-    messages
-        .into_iter()
-        .enumerate()
-        .map(|(index, message)| one(index, message))
-        .collect()
+    messages.into_iter().enumerate().map(|(index, message)| one(index, message)).collect()
 }
 
 fn one(index: usize, message: Value) -> Result<Value, RequestError> {
     let at = format!("messages[{index}]");
     let Value::Object(mut message) = message else {
         let found = describe(&message);
-        return Err(RequestError::invalid(
-            at.clone(),
-            format!("{at} must be an object, not {found}"),
-        ));
+        return Err(RequestError::invalid(at.clone(), format!("{at} must be an object, not {found}")));
     };
     let role = role(&at, &mut message)?;
-    let called = message
-        .get("tool_calls")
-        .and_then(Value::as_array)
-        .is_some_and(|calls| !calls.is_empty());
+    let called = message.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| !calls.is_empty());
     let content = match message.get_mut("content").map(Value::take) {
         Some(Value::String(text)) => text,
         Some(Value::Array(parts)) => join_parts(&at, parts)?,
@@ -87,11 +74,7 @@ fn role(at: &str, message: &mut JsonObject) -> Result<String, RequestError> {
         let message = format!("{field} must be one of {}, not {found}", ROLES.join(", "));
         return Err(RequestError::invalid(field, message));
     }
-    let role = if role == "developer" {
-        "system".to_owned()
-    } else {
-        role.clone()
-    };
+    let role = if role == "developer" { "system".to_owned() } else { role.clone() };
     message.insert("role".to_owned(), Value::String(role.clone()));
     Ok(role)
 }
@@ -103,11 +86,7 @@ fn join_parts(at: &str, parts: Vec<Value>) -> Result<String, RequestError> {
         match part {
             Value::String(text) => texts.push(text),
             Value::Object(mut part) => {
-                let kind = part
-                    .get("type")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned();
+                let kind = part.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let key = match kind.as_str() {
                     "text" | "input_text" | "output_text" => "text",
                     "refusal" => "refusal",
@@ -115,10 +94,7 @@ fn join_parts(at: &str, parts: Vec<Value>) -> Result<String, RequestError> {
                 };
                 let Some(Value::String(text)) = part.get_mut(key).map(Value::take) else {
                     let field = format!("{field}.{key}");
-                    return Err(RequestError::invalid(
-                        field.clone(),
-                        format!("{field} must be a string"),
-                    ));
+                    return Err(RequestError::invalid(field.clone(), format!("{field} must be a string")));
                 };
                 texts.push(text);
             }
@@ -153,25 +129,16 @@ fn tool_calls(at: &str, message: &mut JsonObject) -> Result<(), RequestError> {
         Value::Array(calls) => calls,
         other => {
             let found = describe(other);
-            return Err(RequestError::invalid(
-                field.clone(),
-                format!("{field} must be a list, not {found}"),
-            ));
+            return Err(RequestError::invalid(field.clone(), format!("{field} must be a list, not {found}")));
         }
     };
     for (index, call) in calls.iter_mut().enumerate() {
         let field = format!("{field}[{index}].function");
         let Some(Value::Object(function)) = call.get_mut("function") else {
-            return Err(RequestError::invalid(
-                field.clone(),
-                format!("{field} must be an object"),
-            ));
+            return Err(RequestError::invalid(field.clone(), format!("{field} must be an object")));
         };
         if !function.get("name").is_some_and(Value::is_string) {
-            return Err(RequestError::invalid(
-                field.clone(),
-                format!("{field}.name must be a string"),
-            ));
+            return Err(RequestError::invalid(field.clone(), format!("{field}.name must be a string")));
         }
         let arguments = match function.get("arguments") {
             None | Some(Value::Null) => json!({}),
@@ -189,25 +156,18 @@ fn tool_calls(at: &str, message: &mut JsonObject) -> Result<(), RequestError> {
 }
 
 fn parse_arguments(field: &str, text: &str) -> Result<Value, RequestError> {
-    crate::json::parse_object(text.as_bytes())
-        .map(Value::Object)
-        .map_err(|error| {
-            RequestError::invalid(
-                field,
-                format!(
-                    "{field}.arguments must be a JSON object as text: {}",
-                    error.message
-                ),
-            )
-        })
+    crate::json::parse_object(text.as_bytes()).map(Value::Object).map_err(|error| {
+        RequestError::invalid(
+            field,
+            format!("{field}.arguments must be a JSON object as text: {}", error.message),
+        )
+    })
 }
 
 /// Earlier thoughts have two names in use; templates read either.
 fn share_reasoning(message: &mut JsonObject) {
     const NAMES: [&str; 2] = ["reasoning", "reasoning_content"];
-    let known = NAMES
-        .iter()
-        .find_map(|name| message.get(*name).filter(|value| value.is_string()).cloned());
+    let known = NAMES.iter().find_map(|name| message.get(*name).filter(|value| value.is_string()).cloned());
     if let Some(reasoning) = known {
         for name in NAMES {
             message.entry(name).or_insert_with(|| reasoning.clone());

@@ -1,11 +1,13 @@
+//! Chat requests: what passes, what is refused, and under which name.
+
+#![allow(clippy::needless_pass_by_value, reason = "`json!(...)` at the call reads better without `&`")]
+
 use serde_json::json;
 
 use super::*;
 
 fn call(body: Value) -> Result<ChatCall, RequestError> {
-    let Value::Object(body) = body else {
-        panic!("not an object")
-    };
+    let Value::Object(body) = body else { panic!("not an object") };
     ChatRequest::parse(body)?.check(&RequestLimits::new(1000, 2048), &SamplingDefaults::default())
 }
 
@@ -25,16 +27,10 @@ fn fault(given: Value) -> String {
 #[test]
 fn a_plain_request_is_complete() {
     let call = with("max_tokens", json!(5)).unwrap();
-    assert_eq!(
-        call.conversation.messages,
-        [json!({"role": "user", "content": "hi"})]
-    );
+    assert_eq!(call.conversation.messages, [json!({"role": "user", "content": "hi"})]);
     assert!(call.conversation.add_generation_prompt && !call.conversation.add_special_tokens);
     assert_eq!(call.generation.stop.max_tokens, Some(5));
-    assert_eq!(
-        with("user", json!("me")).unwrap().generation.stop.max_tokens,
-        None
-    );
+    assert_eq!(with("user", json!("me")).unwrap().generation.stop.max_tokens, None);
 }
 
 #[test]
@@ -65,15 +61,9 @@ fn what_is_no_message_is_named() {
     assert_eq!(fault(json!("hi")), "messages");
     assert_eq!(fault(json!(["hi"])), "messages[0]");
     assert_eq!(fault(json!([{"content": "hi"}])), "messages[0].role");
-    assert_eq!(
-        fault(json!([{"role": "robot", "content": "hi"}])),
-        "messages[0].role"
-    );
+    assert_eq!(fault(json!([{"role": "robot", "content": "hi"}])), "messages[0].role");
     assert_eq!(fault(json!([{"role": "user"}])), "messages[0].content");
-    assert_eq!(
-        fault(json!([{"role": "user", "content": 5}])),
-        "messages[0].content"
-    );
+    assert_eq!(fault(json!([{"role": "user", "content": 5}])), "messages[0].content");
     let hologram = json!([{"role": "user", "content": [{"type": "hologram", "x": 1}]}]);
     assert_eq!(fault(hologram), "messages[0].content[0]");
     let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]);
@@ -92,10 +82,7 @@ fn earlier_calls_reach_the_template_as_objects() {
     assert_eq!(arguments(json!("{\"city\": \"Oslo\"}")), json!({"city": "Oslo"}));
     assert_eq!(arguments(json!("")), json!({}));
     assert_eq!(arguments(json!({"a": 1})), json!({"a": 1}));
-    assert_eq!(
-        fault(called(json!("{broken"))),
-        "messages[0].tool_calls[0].function"
-    );
+    assert_eq!(fault(called(json!("{broken"))), "messages[0].tool_calls[0].function");
     assert_eq!(fault(called(json!(5))), "messages[0].tool_calls[0].function");
 }
 
@@ -108,42 +95,21 @@ fn tools_are_shown_unless_none_is_wanted() {
     assert!(ask(json!("auto")).unwrap().conversation.tools.is_some());
     assert!(ask(json!(null)).unwrap().conversation.tools.is_some());
     assert!(ask(json!("none")).unwrap().conversation.tools.is_none());
-    for forced in [
-        json!("required"),
-        json!({"type": "function", "function": {"name": "f"}}),
-    ] {
+    for forced in [json!("required"), json!({"type": "function", "function": {"name": "f"}})] {
         assert_eq!(ask(forced).unwrap_err().code, Some("unsupported_parameter"));
     }
     assert!(ask(json!("always")).is_err() && ask(json!(5)).is_err());
-    assert_eq!(
-        with("tool_choice", json!("required"))
-            .unwrap_err()
-            .param
-            .as_deref(),
-        Some("tool_choice")
-    );
+    assert_eq!(with("tool_choice", json!("required")).unwrap_err().param.as_deref(), Some("tool_choice"));
     assert!(with("tool_choice", json!("none")).is_ok());
     assert!(with("tools", json!([])).is_err());
-    assert_eq!(
-        with("tools", json!([{"type": "function"}]))
-            .unwrap_err()
-            .param
-            .as_deref(),
-        Some("tools[0]")
-    );
+    assert_eq!(with("tools", json!([{"type": "function"}])).unwrap_err().param.as_deref(), Some("tools[0]"));
 }
 
 #[test]
 fn log_probabilities_need_the_switch() {
     assert!(with("top_logprobs", json!(5)).is_err());
-    assert_eq!(
-        with("top_logprobs", json!(0)).unwrap().generation.report.logprobs,
-        None
-    );
-    assert_eq!(
-        with("logprobs", json!(true)).unwrap().generation.report.logprobs,
-        Some(0)
-    );
+    assert_eq!(with("top_logprobs", json!(0)).unwrap().generation.report.logprobs, None);
+    assert_eq!(with("logprobs", json!(true)).unwrap().generation.report.logprobs, Some(0));
     let both = |top: i64| {
         call(json!({"messages": [{"role": "user", "content": "a"}], "logprobs": true, "top_logprobs": top}))
     };
@@ -155,10 +121,7 @@ fn log_probabilities_need_the_switch() {
 fn what_would_change_the_answer_is_refused_not_ignored() {
     for (field, value) in [
         ("guided_json", json!({"type": "object"})),
-        (
-            "response_format",
-            json!({"type": "json_schema", "json_schema": {}}),
-        ),
+        ("response_format", json!({"type": "json_schema", "json_schema": {}})),
         ("use_beam_search", json!(true)),
         ("echo", json!(true)),
         ("prompt", json!("hi")),
@@ -166,17 +129,11 @@ fn what_would_change_the_answer_is_refused_not_ignored() {
         ("not_a_field", json!(1)),
     ] {
         let error = with(field, value).unwrap_err();
-        assert_eq!(
-            (error.status, error.param.as_deref()),
-            (400, Some(field)),
-            "{error}"
-        );
+        assert_eq!((error.status, error.param.as_deref()), (400, Some(field)), "{error}");
     }
-    for (field, value) in [
-        ("metadata", json!({"a": "b"})),
-        ("store", json!(false)),
-        ("service_tier", json!("auto")),
-    ] {
+    for (field, value) in
+        [("metadata", json!({"a": "b"})), ("store", json!(false)), ("service_tier", json!("auto"))]
+    {
         with(field, value).unwrap();
     }
 }
@@ -186,10 +143,7 @@ fn the_template_gets_its_variables() {
     let call = with("chat_template_kwargs", json!({"enable_thinking": false})).unwrap();
     assert_eq!(call.conversation.kwargs["enable_thinking"], json!(false));
     assert_eq!(
-        with("reasoning_effort", json!("low"))
-            .unwrap()
-            .conversation
-            .kwargs["reasoning_effort"],
+        with("reasoning_effort", json!("low")).unwrap().conversation.kwargs["reasoning_effort"],
         "low"
     );
     assert!(with("reasoning_effort", json!("huge")).is_err());
@@ -205,9 +159,7 @@ fn the_template_gets_its_variables() {
 #[test]
 fn a_request_survives_being_written_and_read() {
     let body = json!({"messages": [{"role": "user", "content": "a"}], "model": "m", "temperature": 0.5, "stop": ["x"]});
-    let Value::Object(object) = body.clone() else {
-        panic!("not an object")
-    };
+    let Value::Object(object) = body.clone() else { panic!("not an object") };
     let request = ChatRequest::parse(object).unwrap();
     let written = serde_json::to_value(&request).unwrap();
     for (name, value) in body.as_object().unwrap() {

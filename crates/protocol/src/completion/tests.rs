@@ -1,11 +1,13 @@
+//! Completion requests: what passes, what is refused, and under which name.
+
+#![allow(clippy::needless_pass_by_value, reason = "`json!(...)` at the call reads better without `&`")]
+
 use serde_json::json;
 
 use super::*;
 
 fn call(body: Value) -> Result<CompletionCall, RequestError> {
-    let Value::Object(body) = body else {
-        panic!("not an object")
-    };
+    let Value::Object(body) = body else { panic!("not an object") };
     CompletionRequest::parse(body)?.check(&RequestLimits::new(1000, 2048), &SamplingDefaults::default())
 }
 
@@ -18,10 +20,7 @@ fn a_prompt_has_four_forms() {
     let text = |text: &str| PromptInput::Text(text.to_owned());
     assert_eq!(prompts(json!("a")), Ok(vec![text("a")]));
     assert_eq!(prompts(json!(["a", "b"])), Ok(vec![text("a"), text("b")]));
-    assert_eq!(
-        prompts(json!([1, 2.0])),
-        Ok(vec![PromptInput::Tokens(vec![1, 2])])
-    );
+    assert_eq!(prompts(json!([1, 2.0])), Ok(vec![PromptInput::Tokens(vec![1, 2])]));
     let lists = vec![PromptInput::Tokens(vec![1]), PromptInput::Tokens(vec![2, 3])];
     assert_eq!(prompts(json!([[1], [2, 3]])), Ok(lists));
 }
@@ -43,11 +42,7 @@ fn what_is_no_prompt_is_refused() {
         json!(vec!["a"; 1025]),
     ] {
         let error = prompts(bad.clone()).expect_err(&bad.to_string());
-        assert_eq!(
-            (error.status, error.param.as_deref()),
-            (400, Some("prompt")),
-            "{error}"
-        );
+        assert_eq!((error.status, error.param.as_deref()), (400, Some("prompt")), "{error}");
     }
     let named = prompts(json!([1, 5_279_552_648_203_111_001_i64])).unwrap_err();
     assert!(named.message.contains("5279552648203111001"), "{named}");
@@ -55,18 +50,8 @@ fn what_is_no_prompt_is_refused() {
 
 #[test]
 fn sixteen_tokens_unless_said_otherwise() {
-    assert_eq!(
-        call(json!({"prompt": "a"})).unwrap().generation.stop.max_tokens,
-        Some(16)
-    );
-    assert_eq!(
-        call(json!({"prompt": "a", "max_tokens": 3}))
-            .unwrap()
-            .generation
-            .stop
-            .max_tokens,
-        Some(3)
-    );
+    assert_eq!(call(json!({"prompt": "a"})).unwrap().generation.stop.max_tokens, Some(16));
+    assert_eq!(call(json!({"prompt": "a", "max_tokens": 3})).unwrap().generation.stop.max_tokens, Some(3));
 }
 
 #[test]

@@ -95,28 +95,17 @@ pub(super) fn stop(
         }
         None => None,
     };
-    let min_tokens = within(
-        "min_tokens",
-        fields.min_tokens.unwrap_or(0),
-        0,
-        i64::from(limits.max_model_len),
-    )?;
+    let min_tokens =
+        within("min_tokens", fields.min_tokens.unwrap_or(0), 0, i64::from(limits.max_model_len))?;
     if let Some(max) = max_tokens.filter(|max| min_tokens > *max) {
         return Err(RequestError::invalid(
             "min_tokens",
-            format!(
-                "min_tokens is {min_tokens}, more than {} ({max})",
-                wishes.max_tokens_field
-            ),
+            format!("min_tokens is {min_tokens}, more than {} ({max})", wishes.max_tokens_field),
         ));
     }
     Ok(StopSpec {
         strings: stop_strings(fields.stop.as_ref(), limits)?,
-        token_ids: token_ids(
-            "stop_token_ids",
-            fields.stop_token_ids.as_deref().unwrap_or_default(),
-            limits,
-        )?,
+        token_ids: token_ids("stop_token_ids", fields.stop_token_ids.as_deref().unwrap_or_default(), limits)?,
         include_in_output: fields.include_stop_str_in_output.unwrap_or(false),
         ignore_eos: fields.ignore_eos.unwrap_or(false),
         min_tokens,
@@ -175,22 +164,14 @@ pub(super) fn truncation(
         Some(other) => {
             return Err(RequestError::invalid(
                 "truncation_side",
-                format!(
-                    "truncation_side must be \"left\" or \"right\", not {}",
-                    describe(&other.into())
-                ),
+                format!("truncation_side must be \"left\" or \"right\", not {}", describe(&other.into())),
             ));
         }
     };
     let tokens = match fields.truncate_prompt_tokens {
         None => return Ok(None),
         Some(-1) => None,
-        Some(kept) => Some(within(
-            "truncate_prompt_tokens",
-            kept,
-            1,
-            i64::from(limits.max_model_len),
-        )?),
+        Some(kept) => Some(within("truncate_prompt_tokens", kept, 1, i64::from(limits.max_model_len))?),
     };
     Ok(Some(Truncation { tokens, side }))
 }
@@ -231,10 +212,7 @@ pub(crate) fn token_ids(
     ids: &[i64],
     limits: &RequestLimits,
 ) -> Result<Vec<u32>, RequestError> {
-    let mut checked = ids
-        .iter()
-        .map(|id| token_id(field, *id, limits))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut checked = ids.iter().map(|id| token_id(field, *id, limits)).collect::<Result<Vec<_>, _>>()?;
     checked.sort_unstable();
     checked.dedup();
     Ok(checked)
@@ -242,16 +220,13 @@ pub(crate) fn token_ids(
 
 /// A token id that exists.
 pub(crate) fn token_id(field: &'static str, id: i64, limits: &RequestLimits) -> Result<u32, RequestError> {
-    u32::try_from(id)
-        .ok()
-        .filter(|id| *id < limits.vocab)
-        .ok_or_else(|| {
-            let last = limits.vocab.saturating_sub(1);
-            RequestError::invalid(
-                field,
-                format!("{field}: there is no token {id}; token ids go from 0 to {last}"),
-            )
-        })
+    u32::try_from(id).ok().filter(|id| *id < limits.vocab).ok_or_else(|| {
+        let last = limits.vocab.saturating_sub(1);
+        RequestError::invalid(
+            field,
+            format!("{field}: there is no token {id}; token ids go from 0 to {last}"),
+        )
+    })
 }
 
 fn top_k(asked: Option<i64>) -> Result<Option<u32>, RequestError> {
@@ -277,22 +252,13 @@ fn logit_bias(fields: &SamplingFields, limits: &RequestLimits) -> Result<Vec<(u3
     for (key, value) in offsets {
         let id = key.trim().parse::<i64>().map_err(|_| {
             let shown = describe(&Value::String(key.clone()));
-            RequestError::invalid(
-                "logit_bias",
-                format!("logit_bias: the key {shown} is not a token id"),
-            )
+            RequestError::invalid("logit_bias", format!("logit_bias: the key {shown} is not a token id"))
         })?;
         let id = token_id("logit_bias", id, limits)?;
-        let offset = value
-            .as_f64()
-            .filter(|offset| offset.is_finite())
-            .ok_or_else(|| {
-                let found = describe(value);
-                RequestError::invalid(
-                    "logit_bias",
-                    format!("logit_bias: token {id} needs a number, not {found}"),
-                )
-            })?;
+        let offset = value.as_f64().filter(|offset| offset.is_finite()).ok_or_else(|| {
+            let found = describe(value);
+            RequestError::invalid("logit_bias", format!("logit_bias: token {id} needs a number, not {found}"))
+        })?;
         bias.push((id, offset.clamp(-BIAS_MAX, BIAS_MAX) as f32));
     }
     Ok(bias)
@@ -322,10 +288,7 @@ fn bad_words(fields: &SamplingFields, limits: &RequestLimits) -> Result<Vec<Stri
         ));
     }
     if words.iter().any(|word| word.trim().is_empty()) {
-        return Err(RequestError::invalid(
-            "bad_words",
-            "bad_words contains an empty word; remove it",
-        ));
+        return Err(RequestError::invalid("bad_words", "bad_words contains an empty word; remove it"));
     }
     Ok(words)
 }
@@ -350,9 +313,7 @@ fn stop_strings(stop: Option<&Value>, limits: &RequestLimits) -> Result<Vec<Stri
                 );
             }
             Value::String(text) if text.len() > STOP_STRING_BYTES_MAX => {
-                return refused(format!(
-                    "stop contains a string of more than {STOP_STRING_BYTES_MAX} bytes"
-                ));
+                return refused(format!("stop contains a string of more than {STOP_STRING_BYTES_MAX} bytes"));
             }
             Value::String(text) => strings.push(text.clone()),
             other => {
@@ -372,11 +333,7 @@ fn alternatives(
     limits: &RequestLimits,
 ) -> Result<Option<u32>, RequestError> {
     let Some(asked) = asked else { return Ok(None) };
-    let wanted = if asked == -1 {
-        i64::from(limits.vocab)
-    } else {
-        asked
-    };
+    let wanted = if asked == -1 { i64::from(limits.vocab) } else { asked };
     if wanted < 0 {
         return Err(RequestError::invalid(
             field,
@@ -395,10 +352,7 @@ fn alternatives(
 fn within(field: &'static str, value: i64, low: i64, high: i64) -> Result<u32, RequestError> {
     match u32::try_from(value) {
         Ok(fits) if (low..=high).contains(&value) => Ok(fits),
-        _ => Err(RequestError::invalid(
-            field,
-            format!("{field} must be from {low} to {high}, not {value}"),
-        )),
+        _ => Err(RequestError::invalid(field, format!("{field} must be from {low} to {high}, not {value}"))),
     }
 }
 

@@ -1,3 +1,7 @@
+//! The shared fields: ranges, forms, defaults; and that whatever passes is usable.
+
+#![allow(clippy::needless_pass_by_value, reason = "`json!(...)` at the call reads better without `&`")]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -10,12 +14,8 @@ fn limits() -> RequestLimits {
 
 fn check_with(mut fields: Value, defaults: &SamplingDefaults) -> Result<GenerationSpec, RequestError> {
     fields["prompt"] = json!("hi");
-    let Value::Object(body) = fields else {
-        panic!("not an object")
-    };
-    Ok(CompletionRequest::parse(body)?
-        .check(&limits(), defaults)?
-        .generation)
+    let Value::Object(body) = fields else { panic!("not an object") };
+    Ok(CompletionRequest::parse(body)?.check(&limits(), defaults)?.generation)
 }
 
 fn check(fields: Value) -> Result<GenerationSpec, RequestError> {
@@ -25,25 +25,15 @@ fn check(fields: Value) -> Result<GenerationSpec, RequestError> {
 /// The error of a request that must be refused, which names the field.
 fn refused(field: &str, value: Value) -> String {
     let error = check(json!({field: value})).expect_err(field);
-    assert_eq!(
-        (error.status, error.param.as_deref()),
-        (400, Some(field)),
-        "{error}"
-    );
+    assert_eq!((error.status, error.param.as_deref()), (400, Some(field)), "{error}");
     assert!(error.message.contains(field), "{error}");
     error.message
 }
 
 #[test]
 fn ranges_are_checked_and_the_message_has_the_value() {
-    assert_eq!(
-        refused("temperature", json!(2.5)),
-        "temperature must be from 0 to 2, not 2.5"
-    );
-    assert_eq!(
-        refused("top_p", json!(0)),
-        "top_p must be above 0 and at most 1, not 0"
-    );
+    assert_eq!(refused("temperature", json!(2.5)), "temperature must be from 0 to 2, not 2.5");
+    assert_eq!(refused("top_p", json!(0)), "top_p must be above 0 and at most 1, not 0");
     for (field, values) in [
         ("temperature", json!([-0.1, "hot", [1]])),
         ("top_p", json!([1.1, -1, true])),
@@ -89,36 +79,14 @@ fn values_on_the_border_pass() {
 
 #[test]
 fn the_request_wins_over_the_server_and_the_server_over_the_usual_values() {
-    let server = SamplingDefaults {
-        temperature: Some(0.5),
-        top_k: Some(40),
-        ..SamplingDefaults::default()
-    };
-    let model = SamplingDefaults {
-        temperature: Some(0.6),
-        top_p: Some(0.9),
-        ..SamplingDefaults::default()
-    };
-    let merged = check_with(json!({"top_k": 5}), &server.or(model))
-        .unwrap()
-        .sampling;
-    assert_eq!(
-        (merged.temperature, merged.top_p, merged.top_k, merged.min_p),
-        (0.5, 0.9, 5, 0.0)
-    );
+    let server = SamplingDefaults { temperature: Some(0.5), top_k: Some(40), ..SamplingDefaults::default() };
+    let model = SamplingDefaults { temperature: Some(0.6), top_p: Some(0.9), ..SamplingDefaults::default() };
+    let merged = check_with(json!({"top_k": 5}), &server.or(model)).unwrap().sampling;
+    assert_eq!((merged.temperature, merged.top_p, merged.top_k, merged.min_p), (0.5, 0.9, 5, 0.0));
     let off = check_with(json!({"top_k": 0}), &server).unwrap().sampling;
     assert_eq!(off.top_k, 0);
-    let bounded = SamplingDefaults {
-        max_tokens: Some(4),
-        ..SamplingDefaults::default()
-    };
-    assert_eq!(
-        check_with(json!({"max_tokens": 100}), &bounded)
-            .unwrap()
-            .stop
-            .max_tokens,
-        Some(4)
-    );
+    let bounded = SamplingDefaults { max_tokens: Some(4), ..SamplingDefaults::default() };
+    assert_eq!(check_with(json!({"max_tokens": 100}), &bounded).unwrap().stop.max_tokens, Some(4));
 }
 
 #[test]
@@ -147,13 +115,7 @@ fn stop_has_several_forms() {
     assert_eq!(strings(json!("END")), ["END"]);
     assert_eq!(strings(json!(["a", "b"])), ["a", "b"]);
     assert!(strings(json!([])).is_empty() && strings(json!(null)).is_empty());
-    for bad in [
-        json!(""),
-        json!(["a", ""]),
-        json!(["1", "2", "3", "4", "5"]),
-        json!([1]),
-        json!({"a": 1}),
-    ] {
+    for bad in [json!(""), json!(["a", ""]), json!(["1", "2", "3", "4", "5"]), json!([1]), json!({"a": 1})] {
         refused("stop", bad);
     }
 }
@@ -162,13 +124,7 @@ fn stop_has_several_forms() {
 fn stream_options_need_a_stream() {
     assert!(check(json!({"stream_options": {"include_usage": true}})).is_err());
     let spec = check(json!({"stream": true, "stream_options": {"include_usage": true}})).unwrap();
-    assert_eq!(
-        spec.stream,
-        Some(StreamSpec {
-            include_usage: true,
-            continuous_usage: false
-        })
-    );
+    assert_eq!(spec.stream, Some(StreamSpec { include_usage: true, continuous_usage: false }));
     assert!(check(json!({"stream": true, "stream_options": {"include_usage": 1}})).is_err());
     assert!(check(json!({"stream": true, "prompt_logprobs": 1})).is_err());
     assert_eq!(check(json!({"stream": false})).unwrap().stream, None);
@@ -176,12 +132,7 @@ fn stream_options_need_a_stream() {
 
 #[test]
 fn several_answers_need_a_temperature() {
-    assert!(
-        check(json!({"n": 2, "temperature": 0}))
-            .unwrap_err()
-            .message
-            .contains("temperature")
-    );
+    assert!(check(json!({"n": 2, "temperature": 0})).unwrap_err().message.contains("temperature"));
     assert_eq!(check(json!({"n": 2, "temperature": 0.5})).unwrap().choices, 2);
 }
 
@@ -189,24 +140,12 @@ fn several_answers_need_a_temperature() {
 fn the_other_rules() {
     assert_eq!(check(json!({"seed": -1})).unwrap().sampling.seed, None);
     assert_eq!(check(json!({"seed": 7})).unwrap().sampling.seed, Some(7));
-    for salt in [
-        json!(""),
-        json!("a@b"),
-        json!("a/b"),
-        json!("x".repeat(129)),
-        json!(5),
-    ] {
+    for salt in [json!(""), json!("a@b"), json!("a/b"), json!("x".repeat(129)), json!(5)] {
         refused("cache_salt", salt);
     }
     refused("bad_words", json!([" "]));
     refused("bad_words", json!(vec!["x"; 129]));
-    assert_eq!(
-        check(json!({"min_tokens": 5, "max_tokens": 5}))
-            .unwrap()
-            .stop
-            .min_tokens,
-        5
-    );
+    assert_eq!(check(json!({"min_tokens": 5, "max_tokens": 5})).unwrap().stop.min_tokens, 5);
 }
 
 fn any_value() -> impl Strategy<Value = Value> {

@@ -12,6 +12,7 @@ const DEPTH: usize = 200;
 const BYTES_PER_FUEL: usize = 16;
 
 /// `value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
+#[allow(clippy::needless_pass_by_value, reason = "filters get their options by value")]
 pub(super) fn filter(
     state: &State,
     value: &Value,

@@ -31,25 +31,24 @@ enum Algorithm {
 
 impl GgufEncoder {
     /// Encoder, decoding table, and what an operator should know.
-    pub(super) fn new(vocabulary: GgufVocabulary) -> Result<(Self, Arc<Pieces>, Vec<String>), TextError> {
-        check(&vocabulary)?;
+    pub(super) fn new(vocabulary: &GgufVocabulary) -> Result<(Self, Arc<Pieces>, Vec<String>), TextError> {
+        check(vocabulary)?;
         let mut notes = Vec::new();
         let unknown = vocabulary.unknown;
         let is_sentence_piece = vocabulary.model == "llama";
         let prefix = vocabulary.add_space_prefix.unwrap_or(true) && is_sentence_piece;
         let lead = prefix.then_some((' ', 1));
-        let pieces = Arc::new(compile(&vocabulary, is_sentence_piece).with_lead(lead));
+        let pieces = Arc::new(compile(vocabulary, is_sentence_piece).with_lead(lead));
         let (algorithm, adds_bos) = if is_sentence_piece {
             let encoder = SentencePiece::new(&pieces, &vocabulary.scores, unknown, prefix);
             (Algorithm::SentencePiece(encoder), true)
         } else {
             let name = vocabulary.pre.as_deref().unwrap_or("default");
-            let rules = Rules::of(name);
-            if !rules.known {
-                notes.push(format!(
-                    "unknown pre-tokenizer {name:?}: text is cut as for gpt-2, which may cost quality"
-                ));
-            }
+            let rules = Rules::of(name).unwrap_or_else(|| {
+                let note = "text is cut as for gpt-2, which may cost quality";
+                notes.push(format!("unknown pre-tokenizer {name:?}: {note}"));
+                Rules::GPT_2
+            });
             let encoder = BytePair::new(&pieces, &vocabulary.merges, rules, unknown, &mut notes)?;
             (Algorithm::BytePair(encoder), rules.adds_bos)
         };

@@ -156,7 +156,8 @@ impl Plan {
                     text = text.replace(pattern.as_str(), content);
                 }
                 Step::Strip { content, start, stop } => {
-                    text = strip(&text, *content, *start, *stop).to_owned()
+                    let stripped = strip(&text, *content, *start, *stop).to_owned();
+                    text = stripped;
                 }
                 Step::Metaspace { replacement, prepend_scheme } => {
                     let drops = first && prepend_scheme != "never";
@@ -198,23 +199,20 @@ fn compile(tokens: &[Option<Token>], plan: &Plan) -> Pieces {
     let mut first = plan.depends_on_place().then(|| Table::with_capacity(tokens.len()));
     let mut kinds = Vec::with_capacity(tokens.len());
     for token in tokens {
-        let Some(token) = token else {
-            table.push(&[]);
-            first.iter_mut().for_each(|first| first.push(&[]));
-            kinds.push(TokenKind::Missing);
-            continue;
+        let (kind, within, starting) = match token {
+            None => (TokenKind::Missing, Vec::new(), Vec::new()),
+            Some(Token { text, kind }) => match spelled_byte(text).filter(|_| plan.byte_fallback) {
+                Some(byte) if *kind == TokenKind::Text => (TokenKind::Byte, vec![byte], vec![byte]),
+                Some(byte) => (*kind, vec![byte], vec![byte]),
+                None if first.is_none() => (*kind, plan.bytes(text, false), Vec::new()),
+                None => (*kind, plan.bytes(text, false), plan.bytes(text, true)),
+            },
         };
-        if let Some(byte) = spelled_byte(&token.text).filter(|_| plan.byte_fallback) {
-            table.push(&[byte]);
-            first.iter_mut().for_each(|first| first.push(&[byte]));
-            kinds.push(if token.kind == TokenKind::Text { TokenKind::Byte } else { token.kind });
-            continue;
-        }
-        table.push(&plan.bytes(&token.text, false));
+        kinds.push(kind);
+        table.push(&within);
         if let Some(first) = &mut first {
-            first.push(&plan.bytes(&token.text, true));
+            first.push(&starting);
         }
-        kinds.push(token.kind);
     }
     Pieces::new(table, kinds).with_first(first).with_lead(plan.lead)
 }

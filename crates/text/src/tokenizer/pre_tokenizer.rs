@@ -35,38 +35,39 @@ pub(super) struct Rules {
     pub adds_bos: bool,
     /// The vocabulary was made for text in Unicode's composed form.
     pub composes: bool,
-    /// Whether the name was known.
-    pub known: bool,
 }
 
 impl Rules {
-    pub(super) fn of(name: &str) -> Self {
-        let plain = |expressions| Self {
-            expressions,
-            whole_parts_first: false,
-            adds_bos: false,
-            composes: false,
-            known: true,
-        };
-        match name {
+    /// Those of GPT-2, for names that are not known.
+    pub(super) const GPT_2: Self = Self::plain(&[GPT_2]);
+
+    const fn plain(expressions: &'static [&'static str]) -> Self {
+        Self { expressions, whole_parts_first: false, adds_bos: false, composes: false }
+    }
+
+    /// The rules behind a name.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        Some(match name {
             "default" | "gpt-2" | "phi-2" | "mpt" | "olmo" | "jais" | "exaone4" | "trillion"
-            | "granite-docling" | "gigachat" | "a.x-4.0" | "mellum" | "modern-bert" => plain(&[GPT_2]),
+            | "granite-docling" | "gigachat" | "a.x-4.0" | "mellum" | "modern-bert" => Self::GPT_2,
             "smollm" | "starcoder" | "refact" | "command-r" | "codeshell" | "exaone" | "minerva-7b" => {
-                plain(&[DIGIT, GPT_2])
+                Self::plain(&[DIGIT, GPT_2])
             }
             "llama3" | "llama-v3" | "llama-bpe" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0"
-            | "lfm2" => Self { whole_parts_first: true, adds_bos: true, ..plain(&[LLAMA_3]) },
-            "dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe" => plain(&[LLAMA_3]),
-            "qwen2" => Self { composes: true, ..plain(&[QWEN_2]) },
-            "qwen35" => Self { composes: true, ..plain(&[QWEN_3_5]) },
-            "deepseek-r1-qwen" | "kormo" | "megrez" | "stablelm2" | "hunyuan" | "grok-2" => plain(&[QWEN_2]),
-            "gpt-4o" | "llama4" | "kanana2" | "minimax-m2" => plain(&[GPT_4O]),
-            "tekken" => Self { whole_parts_first: true, adds_bos: true, ..plain(&[TEKKEN]) },
-            "deepseek-v3" | "hunyuan-dense" | "joyai-llm" => plain(&DEEPSEEK_3),
-            "deepseek-coder" => plain(&DEEPSEEK_CODER),
-            "falcon" => plain(&FALCON),
-            _ => Self { known: false, ..plain(&[GPT_2]) },
-        }
+            | "lfm2" => Self { whole_parts_first: true, adds_bos: true, ..Self::plain(&[LLAMA_3]) },
+            "dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe" => Self::plain(&[LLAMA_3]),
+            "qwen2" => Self { composes: true, ..Self::plain(&[QWEN_2]) },
+            "qwen35" => Self { composes: true, ..Self::plain(&[QWEN_3_5]) },
+            "deepseek-r1-qwen" | "kormo" | "megrez" | "stablelm2" | "hunyuan" | "grok-2" => {
+                Self::plain(&[QWEN_2])
+            }
+            "gpt-4o" | "llama4" | "kanana2" | "minimax-m2" => Self::plain(&[GPT_4O]),
+            "tekken" => Self { whole_parts_first: true, adds_bos: true, ..Self::plain(&[TEKKEN]) },
+            "deepseek-v3" | "hunyuan-dense" | "joyai-llm" => Self::plain(&DEEPSEEK_3),
+            "deepseek-coder" => Self::plain(&DEEPSEEK_CODER),
+            "falcon" => Self::plain(&FALCON),
+            _ => return None,
+        })
     }
 }
 
@@ -87,7 +88,7 @@ impl PreTokenizer {
 
     /// The parts of `text`, in order, leaving nothing out.
     pub(super) fn split(&self, text: &str) -> Vec<Range<usize>> {
-        let mut parts = vec![0..text.len()];
+        let mut parts: Vec<Range<usize>> = std::iter::once(0..text.len()).collect();
         let mut finer = Vec::new();
         for expression in &self.expressions {
             for part in parts.drain(..) {
@@ -112,8 +113,7 @@ mod tests {
     use super::*;
 
     fn split<'t>(name: &str, text: &'t str) -> Vec<&'t str> {
-        let rules = Rules::of(name);
-        assert!(rules.known, "{name}");
+        let rules = Rules::of(name).unwrap();
         let parts = PreTokenizer::new(&rules).unwrap().split(text);
         parts.into_iter().map(|part| &text[part]).collect()
     }
@@ -152,9 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_falls_back_to_gpt_2() {
-        let rules = Rules::of("tomorrow-bpe");
-        assert!(!rules.known);
-        assert_eq!(rules.expressions, Rules::of("gpt-2").expressions);
+    fn unknown_names_are_told_apart() {
+        assert_eq!(Rules::of("tomorrow-bpe"), None);
+        assert_eq!(Rules::of("gpt-2"), Some(Rules::GPT_2));
     }
 }

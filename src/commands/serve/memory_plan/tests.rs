@@ -6,10 +6,7 @@ use crate::config::{Environment, load};
 const GIB: u64 = 1 << 30;
 
 fn config(line: &str) -> Config {
-    let words: Vec<String> = format!("m {line}")
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect();
+    let words: Vec<String> = format!("m {line}").split_whitespace().map(str::to_owned).collect();
     load(&words, &Environment::default()).unwrap().config
 }
 
@@ -28,64 +25,35 @@ fn facts() -> Facts {
 #[test]
 fn a_small_model_gets_at_most_four_gibibytes() {
     let made = plan(&config(""), &facts()).unwrap();
-    assert_eq!(
-        (made.max_model_len, made.block_size, made.shortened),
-        (Tokens(2048), Tokens(16), false)
-    );
-    assert!(
-        made.kv.0 <= 4 * GIB && made.kv.0 > 4 * GIB - 16 * 23_040,
-        "{:?}",
-        made.kv
-    );
+    assert_eq!((made.max_model_len, made.block_size, made.shortened), (Tokens(2048), Tokens(64), false));
+    assert!(made.kv.0 <= 4 * GIB && made.kv.0 > 4 * GIB - 64 * 23_040, "{:?}", made.kv);
     assert_eq!(made.kv.0, made.kv_tokens() * 23_040);
     assert!((made.max_concurrency() - made.kv_tokens() as f64 / 2048.0).abs() < 1e-9);
     assert_eq!(made.activations, Bytes(512 * 20_000 + 256 * 100_000));
     // Fewer sequences need less.
     let few = plan(&config("--max-num-seqs 2 --max-model-len 1k"), &facts()).unwrap();
-    assert_eq!(few.kv, Bytes(2 * 1008 * 23_040));
+    assert_eq!(few.kv, Bytes(2 * 1024 * 23_040));
 }
 
 #[test]
 fn a_small_machine_shortens_the_context_unless_it_was_stated() {
-    let tight = Facts {
-        free: Some(Bytes((100 << 20) + 2 * 1000 * 23_040)),
-        ..facts()
-    };
+    let tight = Facts { free: Some(Bytes((100 << 20) + 2 * 1000 * 23_040)), ..facts() };
     let made = plan(&config("--block-size 32"), &tight).unwrap();
     assert_eq!((made.max_model_len, made.shortened), (Tokens(992), true));
-    assert_eq!(
-        plan(&config("--max-model-len auto --block-size 32"), &tight),
-        Ok(made)
-    );
+    assert_eq!(plan(&config("--max-model-len auto --block-size 32"), &tight), Ok(made));
 
-    let message = plan(&config("--max-model-len 2048"), &tight)
-        .unwrap_err()
-        .to_string();
-    for part in [
-        "2048 tokens",
-        "--max-model-len 992",
-        "45.0 MiB",
-        "22.0 MiB",
-        "--kv-cache-memory-bytes",
-    ] {
+    let message = plan(&config("--max-model-len 2048 --block-size 32"), &tight).unwrap_err().to_string();
+    for part in ["2048 tokens", "--max-model-len 992", "45.0 MiB", "22.0 MiB", "--kv-cache-memory-bytes"] {
         assert!(message.contains(part), "{message}");
     }
-    let message = plan(&config("--max-model-len 4k"), &facts())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        message.contains("2048 tokens the model was made for"),
-        "{message}"
-    );
+    let message = plan(&config("--max-model-len 4k"), &facts()).unwrap_err().to_string();
+    assert!(message.contains("2048 tokens the model was made for"), "{message}");
 }
 
 #[test]
 fn what_was_asked_for_is_given() {
-    let made = plan(
-        &config("--num-gpu-blocks-override 7 --block-size 16 --max-model-len 100"),
-        &facts(),
-    )
-    .unwrap();
+    let made =
+        plan(&config("--num-gpu-blocks-override 7 --block-size 16 --max-model-len 100"), &facts()).unwrap();
     assert_eq!((made.blocks, made.kv), (Blocks(7), Bytes(7 * 16 * 23_040)));
     let made = plan(&config("--kv-cache-memory-bytes 1GiB --block-size 128"), &facts()).unwrap();
     assert_eq!(made.blocks, Blocks((GIB / (128 * 23_040)) as u32));
@@ -95,39 +63,15 @@ fn what_was_asked_for_is_given() {
 
 #[test]
 fn weights_that_do_not_fit_are_named() {
-    let message = plan(
-        &config(""),
-        &Facts {
-            free: Some(Bytes(50 << 20)),
-            ..facts()
-        },
-    )
-    .unwrap_err()
-    .to_string();
-    assert!(
-        message.contains("100.0 MiB") && message.contains("50.0 MiB"),
-        "{message}"
-    );
-    assert!(
-        plan(
-            &config(""),
-            &Facts {
-                free: None,
-                ..facts()
-            }
-        )
-        .is_ok()
-    );
+    let message =
+        plan(&config(""), &Facts { free: Some(Bytes(50 << 20)), ..facts() }).unwrap_err().to_string();
+    assert!(message.contains("100.0 MiB") && message.contains("50.0 MiB"), "{message}");
+    assert!(plan(&config(""), &Facts { free: None, ..facts() }).is_ok());
 }
 
 #[test]
 fn whole_prompts_need_large_steps() {
-    assert_eq!(
-        plan(&config("--no-enable-chunked-prefill"), &facts())
-            .unwrap()
-            .step_budget,
-        Tokens(2048)
-    );
+    assert_eq!(plan(&config("--no-enable-chunked-prefill"), &facts()).unwrap().step_budget, Tokens(2048));
     let stated = config("--no-enable-chunked-prefill --max-num-batched-tokens 1000");
     let message = plan(&stated, &facts()).unwrap_err().to_string();
     assert!(message.contains("from 1000 to 2048"), "{message}");

@@ -20,6 +20,7 @@ pub(in crate::scheduler) fn config(pool: Blocks) -> SchedulerConfig {
         ageing: Millis(1_000),
         block_size: Tokens(4),
         pool,
+        prompt_logit_rows: Tokens(8),
         steps_in_flight: 2,
     }
 }

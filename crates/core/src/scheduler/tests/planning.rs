@@ -153,7 +153,7 @@ fn the_end_carries_counts_and_times() {
 
 #[test]
 fn prompt_logprobs_come_once_and_are_never_skipped_by_the_cache() {
-    let mut harness = Harness::new(config(Blocks(40)));
+    let mut harness = Harness::new(SchedulerConfig { prompt_logit_rows: Tokens(9), ..config(Blocks(40)) });
     harness.admit(new(1, &numbers(10, 9), 1));
     harness.drain(9);
     harness.admit(with(new(2, &numbers(10, 9), 1), |s| s.prompt_logprobs = Some(1)));
@@ -166,6 +166,20 @@ fn prompt_logprobs_come_once_and_are_never_skipped_by_the_cache() {
     let SchedulerEvent::PromptLogprobs { entries, .. } = &events[0] else { panic!("{events:?}") };
     assert_eq!(entries.len(), 8);
     assert!(matches!(events[1..], [SchedulerEvent::Token { .. }, SchedulerEvent::Finished { .. }]));
+}
+
+#[test]
+fn prompt_logprobs_of_one_step_are_bounded() {
+    let mut harness = Harness::new(SchedulerConfig { prompt_logit_rows: Tokens(6), ..config(Blocks(40)) });
+    for sequence in 1..4 {
+        let new = new(sequence, &numbers(10 * sequence as TokenId, 5), 2);
+        harness.admit(if sequence == 3 { new } else { with(new, |s| s.prompt_logprobs = Some(1)) });
+    }
+    let plan = harness.plan().unwrap();
+    assert_eq!(rows(&plan), [(1, 0, 5, true), (2, 0, 1, false), (3, 0, 5, true)]);
+    harness.finish(&plan, 9);
+    let plan = harness.plan().unwrap();
+    assert_eq!(rows(&plan), [(1, 5, 1, true), (3, 5, 1, true), (2, 1, 4, true)]);
 }
 
 #[test]

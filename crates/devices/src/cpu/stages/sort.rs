@@ -8,7 +8,11 @@ use updraft_kernels::activations::InputForm;
 use super::{AttentionOp, AttentionShape, Product, RowOp, Stage, Stages};
 
 /// The stages of a program; notes vectors, shapes and input forms in `stages`.
-pub(super) fn sorted(program: &Program, stages: &mut Stages, quantized: &dyn Fn(WeightId) -> bool) -> Vec<Stage> {
+pub(super) fn sorted(
+    program: &Program,
+    stages: &mut Stages,
+    quantized: &dyn Fn(WeightId) -> bool,
+) -> Vec<Stage> {
     let mut nodes = Nodes::default();
     for rope in 0..program.ropes.len() as u32 {
         nodes.push_row(Rows::Tokens, RowOp::RopeAngles { rope: RopeId(rope) }, &[], Resource::Angles(rope));

@@ -69,7 +69,10 @@ fn a_broken_program_is_refused_at_its_operation() {
     };
     let cases: [(&dyn Fn(&mut updraft_core::program::Program), &str); 6] = [
         (&|p| p.logits = None, "the model's program is broken: no buffer holds the logits"),
-        (&|p| p.vocab = 51, "the model's program is broken: logits of 50 columns do not fit a vocabulary of 51"),
+        (
+            &|p| p.vocab = 51,
+            "the model's program is broken: logits of 50 columns do not fit a vocabulary of 51",
+        ),
         (
             &|p| p.ops[0] = Op::Add { into: BufferId(0), input: BufferId(0) },
             "the model's program is broken at operation 0: buffer 0 is used twice in one operation",

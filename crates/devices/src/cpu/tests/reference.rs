@@ -38,7 +38,10 @@ impl Reference<'_> {
                 let table = self.weight(table);
                 let width = self.program.buffers[out.0 as usize].width as usize;
                 let row = |token: &u32| table[*token as usize * width..][..width].iter();
-                self.set(out, self.tokens.iter().map(|t| row(t).map(|x| x * f64::from(scale)).collect()).collect());
+                self.set(
+                    out,
+                    self.tokens.iter().map(|t| row(t).map(|x| x * f64::from(scale)).collect()).collect(),
+                );
             }
             Op::RmsNorm { input, weight, offset, epsilon, out } => {
                 let weight = self.weight(weight);
@@ -48,7 +51,9 @@ impl Reference<'_> {
             Op::HeadNorm { buffer, head_dim, weight, offset, epsilon } => {
                 let weight = self.weight(weight);
                 let heads = |row: &Vec<f64>| {
-                    row.chunks(head_dim as usize).flat_map(|head| norm(head, &weight, offset, epsilon)).collect()
+                    row.chunks(head_dim as usize)
+                        .flat_map(|head| norm(head, &weight, offset, epsilon))
+                        .collect()
                 };
                 self.set(buffer, self.get(buffer).iter().map(heads).collect());
             }
@@ -93,7 +98,14 @@ impl Reference<'_> {
         }
     }
 
-    fn attention(&self, layer: usize, query: BufferId, heads: usize, scale: f64, window: Option<u32>) -> Matrix {
+    fn attention(
+        &self,
+        layer: usize,
+        query: BufferId,
+        heads: usize,
+        scale: f64,
+        window: Option<u32>,
+    ) -> Matrix {
         let (keys, values) = &self.cache[layer];
         let spec = self.program.kv_layers[layer];
         let dim = spec.head_dim as usize;

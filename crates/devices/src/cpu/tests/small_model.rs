@@ -68,7 +68,9 @@ pub(super) fn program(kind: Kind) -> Program {
     for base in [10_000.0_f32, 100.0] {
         let pairs = kind.head_dim / 2 - 1;
         p.ropes.push(RopeSpec {
-            inverse_frequencies: (0..pairs).map(|i| base.powf(-2.0 * i as f32 / kind.head_dim as f32)).collect(),
+            inverse_frequencies: (0..pairs)
+                .map(|i| base.powf(-2.0 * i as f32 / kind.head_dim as f32))
+                .collect(),
             factor: 1.0,
             pairing: kind.pairing,
             max_positions: 1000,

@@ -153,7 +153,7 @@ impl IntegerBlock for Q5KBlock {
 impl IntegerBlock for Q6KBlock {
     const STORED_BYTES: usize = ElementType::Q6K.block_bytes();
     const GROUPS: usize = 8;
-    const FORM: Form = Form::SymmetricHalves { shift: 5 };
+    const FORM: Form = Form::SymmetricHalves;
     type Head<V: Vectors> = V::F32;
 
     #[inline(always)]

@@ -68,7 +68,7 @@ plain!(Q4_0Block: 18, Q4_1Block: 20, Q5_0Block: 22, Q5_1Block: 24, Q8_0Block: 34
 impl IntegerBlock for Q4_0Block {
     const STORED_BYTES: usize = ElementType::Q4_0.block_bytes();
     const GROUPS: usize = 1;
-    const FORM: Form = Form::Symmetric { shift: 3 };
+    const FORM: Form = Form::Symmetric { zero_point: 8 };
     type Head<V: Vectors> = ();
 
     #[inline(always)]
@@ -121,7 +121,7 @@ impl IntegerBlock for Q4_1Block {
 impl IntegerBlock for Q5_0Block {
     const STORED_BYTES: usize = ElementType::Q5_0.block_bytes();
     const GROUPS: usize = 1;
-    const FORM: Form = Form::Symmetric { shift: 4 };
+    const FORM: Form = Form::Symmetric { zero_point: 16 };
     type Head<V: Vectors> = ();
 
     #[inline(always)]
@@ -176,7 +176,7 @@ impl IntegerBlock for Q5_1Block {
 impl IntegerBlock for Q8_0Block {
     const STORED_BYTES: usize = ElementType::Q8_0.block_bytes();
     const GROUPS: usize = 1;
-    const FORM: Form = Form::Symmetric { shift: 7 };
+    const FORM: Form = Form::Symmetric { zero_point: 128 };
     const WIDE: bool = true;
     type Head<V: Vectors> = ();
 

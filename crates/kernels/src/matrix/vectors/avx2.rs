@@ -113,7 +113,7 @@ impl<const VNNI: bool> Vectors for Avx2<VNNI> {
             _mm256_cvtepi32_ps(_mm256_and_si256(moved, _mm256_set1_epi32(255)))
         }}
 
-        fn splat_shifted(value: i32, shift: u32) -> __m256i { _mm256_set1_epi32(value << shift) }
+        fn splat_i32(value: i32) -> __m256i { _mm256_set1_epi32(value) }
         fn dot(sum: __m256i, weights: __m256i, input: i32) -> __m256i {{
             let input = _mm256_set1_epi32(input);
             if VNNI {
@@ -123,8 +123,8 @@ impl<const VNNI: bool> Vectors for Avx2<VNNI> {
             let pairs = _mm256_maddubs_epi16(weights, input);
             _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
         }}
-        fn wide_start(negative_sum: i32) -> __m256i {
-            if VNNI { _mm256_set1_epi32(negative_sum << 7) } else { _mm256_setzero_si256() }
+        fn wide_start(start: i32) -> __m256i {
+            if VNNI { _mm256_set1_epi32(start) } else { _mm256_setzero_si256() }
         }
         fn dot_wide(sum: __m256i, weights: __m256i, input: i32) -> __m256i {{
             let input = _mm256_set1_epi32(input);

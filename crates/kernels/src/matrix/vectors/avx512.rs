@@ -95,11 +95,11 @@ impl Vectors for Avx512 {
             _mm512_cvtepi32_ps(_mm512_and_si512(moved, _mm512_set1_epi32(255)))
         }}
 
-        fn splat_shifted(value: i32, shift: u32) -> __m512i { _mm512_set1_epi32(value << shift) }
+        fn splat_i32(value: i32) -> __m512i { _mm512_set1_epi32(value) }
         fn dot(sum: __m512i, weights: __m512i, input: i32) -> __m512i {
             _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(input))
         }
-        fn wide_start(negative_sum: i32) -> __m512i { _mm512_set1_epi32(negative_sum << 7) }
+        fn wide_start(start: i32) -> __m512i { _mm512_set1_epi32(start) }
         fn dot_wide(sum: __m512i, weights: __m512i, input: i32) -> __m512i {
             _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(input))
         }

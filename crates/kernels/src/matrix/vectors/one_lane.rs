@@ -8,7 +8,7 @@ pub(crate) struct OneLane(pub(crate) usize);
 
 impl Vectors for OneLane {
     const PARTS: usize = 1;
-    const MAX_ROWS: usize = 4;
+    const MAX_ROWS: usize = 1;
     type F32 = f32;
     type I32 = i32;
     type Bytes = [u8; 4];
@@ -94,8 +94,8 @@ impl Vectors for OneLane {
     }
 
     #[inline(always)]
-    fn splat_shifted(self, value: i32, shift: u32) -> i32 {
-        value << shift
+    fn splat_i32(self, value: i32) -> i32 {
+        value
     }
 
     #[inline(always)]
@@ -105,8 +105,8 @@ impl Vectors for OneLane {
     }
 
     #[inline(always)]
-    fn wide_start(self, negative_sum: i32) -> i32 {
-        negative_sum << 7
+    fn wide_start(self, start: i32) -> i32 {
+        start
     }
 
     #[inline(always)]

@@ -25,7 +25,7 @@ pub(super) fn half_to_f32(bits: u16) -> f32 {
 
 impl Vectors for Portable {
     const PARTS: usize = 1;
-    const MAX_ROWS: usize = 4;
+    const MAX_ROWS: usize = 1;
     type F32 = [f32; TILE];
     type I32 = [i32; TILE];
     type Bytes = [u8; 64];
@@ -115,8 +115,8 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn splat_shifted(self, value: i32, shift: u32) -> [i32; TILE] {
-        [value << shift; TILE]
+    fn splat_i32(self, value: i32) -> [i32; TILE] {
+        [value; TILE]
     }
 
     #[inline(always)]
@@ -129,8 +129,8 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn wide_start(self, negative_sum: i32) -> [i32; TILE] {
-        self.splat_shifted(negative_sum, 7)
+    fn wide_start(self, start: i32) -> [i32; TILE] {
+        self.splat_i32(start)
     }
 
     #[inline(always)]
