@@ -55,21 +55,17 @@ pub fn run(line: Vec<String>) -> ExitCode {
             Err(error) => complain(&error.to_string(), EXIT_USAGE),
         };
     }
-    let parsed = Cli::command()
-        .try_get_matches_from(line)
-        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed =
+        Cli::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
     match parsed.map(|cli| cli.command) {
         Ok(Command::Chat(options)) => finish(chat::run(&options)),
-        Ok(Command::ConfigReference) => finish(
-            std::io::stdout()
-                .write_all(reference::page().as_bytes())
-                .map_err(anyhow::Error::from),
-        ),
+        Ok(Command::ConfigReference) => {
+            finish(std::io::stdout().write_all(reference::page().as_bytes()).map_err(anyhow::Error::from))
+        }
         // An option stands before the word `serve`; there are none that could.
-        Ok(Command::Serve(_)) => complain(
-            "options of serve come after the word: `updraft serve MODEL ...`",
-            EXIT_USAGE,
-        ),
+        Ok(Command::Serve(_)) => {
+            complain("options of serve come after the word: `updraft serve MODEL ...`", EXIT_USAGE)
+        }
         Err(error) if error.use_stderr() => {
             // Nothing can be done about a terminal that is gone.
             let _ = error.print();
@@ -89,9 +85,7 @@ fn finish(outcome: anyhow::Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let code = error
-                .downcast_ref::<serve::Ended>()
-                .map_or(EXIT_FAILED, |ended| ended.exit_code());
+            let code = error.downcast_ref::<serve::Ended>().map_or(EXIT_FAILED, |ended| ended.exit_code());
             complain(&format!("{error:#}"), code)
         }
     }

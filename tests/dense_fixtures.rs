@@ -1,5 +1,6 @@
 //! Every dense fixture against its reference: logits within 1e-3, greedy continuations equal token by token,
 //! alone and all at the same time.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! The same request gives the same tokens: alone, among 64, from the prefix cache, in chunks of any size, after a
 //! preemption, after a lost executor, with one thread or three; greedy and seeded.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
 

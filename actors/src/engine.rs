@@ -124,11 +124,7 @@ impl Engine {
                 drills: drills.clone(),
                 board: Arc::clone(&board),
             },
-            kv_blocks: KvBlocksArgs {
-                config: options.kv,
-                bus: Arc::clone(&bus),
-                board: Arc::clone(&board),
-            },
+            kv_blocks: KvBlocksArgs { config: options.kv, bus: Arc::clone(&bus), board: Arc::clone(&board) },
             scheduler: SchedulerArgs {
                 config: options.scheduler,
                 epoch: Epoch::default(),

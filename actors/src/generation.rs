@@ -59,7 +59,9 @@ pub enum GenerationEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenerationError {
     /// It was there each time the engine failed; others go on.
-    #[error("this request was being computed at {strikes} engine failures in a row and was stopped; the engine is fine for other requests")]
+    #[error(
+        "this request was being computed at {strikes} engine failures in a row and was stopped; the engine is fine for other requests"
+    )]
     Quarantined {
         /// Failures it was present at.
         strikes: u8,
@@ -68,10 +70,14 @@ pub enum GenerationError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Its logits were no numbers.
-    #[error("the model produced no usable probabilities for this request (not a number); try other sampling parameters")]
+    #[error(
+        "the model produced no usable probabilities for this request (not a number); try other sampling parameters"
+    )]
     Numerics,
     /// The scheduler was lost again and again before it got anywhere.
-    #[error("the engine was restarted {recoveries} times before this request got any further, and it was stopped")]
+    #[error(
+        "the engine was restarted {recoveries} times before this request got any further, and it was stopped"
+    )]
     NoProgress {
         /// Restarts.
         recoveries: u32,

@@ -47,7 +47,11 @@ impl Actor for KvBlocksActor {
         _myself: ActorRef<KvBlocksMsg>,
         args: KvBlocksArgs,
     ) -> Result<KvBlocksState, ActorProcessingErr> {
-        Ok(KvBlocksState { manager: KvManager::new(args.config, Epoch::default()), bus: args.bus, board: args.board })
+        Ok(KvBlocksState {
+            manager: KvManager::new(args.config, Epoch::default()),
+            bus: args.bus,
+            board: args.board,
+        })
     }
 
     async fn handle(

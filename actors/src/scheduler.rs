@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use updraft_core::fault::FaultClass;
 use updraft_core::kv::{Grants, KvUsage};
-use updraft_core::scheduler::{Blame, NewSequence, Scheduler, SchedulerConfig};
+use updraft_core::scheduler::{Blame, NewSequence, Scheduler, SchedulerConfig, SchedulerEvent};
 use updraft_core::step::StepResult;
 use updraft_core::{Epoch, SequenceId};
 
@@ -129,6 +129,9 @@ impl SchedulerState {
         if let Err(refusal) = admitted {
             self.streams.fail(sequence, GenerationError::Refused(refusal), self.board.now());
         }
+        // What came back complete ends at once.
+        let events = self.machine.drain_events();
+        self.deliver(events);
     }
 
     fn cancel(&mut self, sequence: SequenceId) {
@@ -167,13 +170,8 @@ impl SchedulerState {
             return;
         }
         let generated_tokens = result.outputs.iter().filter(|output| output.token.is_some()).count() as u32;
-        let now = self.board.now();
-        for event in self.machine.complete(result, now) {
-            if let Some(left) = self.streams.deliver(event, now) {
-                self.machine.cancel(left);
-                self.streams.abandon(left, now);
-            }
-        }
+        let events = self.machine.complete(result, self.board.now());
+        self.deliver(events);
         let flight = self.flights.land(result);
         let load = self.machine.load();
         self.bus.steps.publish(&StepRecord {
@@ -195,10 +193,18 @@ impl SchedulerState {
             _ => self.executor = None,
         }
         self.flights.clear();
+        let events = self.machine.lose(epoch, blame);
+        self.deliver(events);
+    }
+
+    /// Hands events to their streams; a sequence nobody listens to any more is cancelled.
+    fn deliver(&mut self, events: Vec<SchedulerEvent>) {
         let now = self.board.now();
-        for event in self.machine.lose(epoch, blame) {
-            // A stream that went away meanwhile is noticed again at its next token.
-            let _ = self.streams.deliver(event, now);
+        for event in events {
+            if let Some(left) = self.streams.deliver(event, now) {
+                self.machine.cancel(left);
+                self.streams.abandon(left, now);
+            }
         }
     }
 

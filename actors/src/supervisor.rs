@@ -20,8 +20,8 @@ mod mailboxes;
 mod root;
 
 pub use board::{EnginePhase, EngineStatus, StatusBoard};
-pub use mailboxes::Mailbox;
 pub(crate) use engine::{EngineActor, EngineArgs, EngineMsg};
+pub use mailboxes::Mailbox;
 pub(crate) use root::{RootActor, RootArgs, RootMsg};
 
 /// Exit code of a process whose restart budget is used up (`EX_SOFTWARE`).

@@ -1,5 +1,6 @@
 //! What happens at the edges of the house: full queues, clients that leave, requests that cannot fit, and the
 //! same tokens under preemption.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
 
@@ -13,9 +14,7 @@ use updraft_core::scheduler::FinishReason;
 async fn wait_until_empty(engine: &Engine) {
     for _ in 0..2_000 {
         let page = engine.render_metrics().await;
-        let is_zero = |name: &str| {
-            page.lines().any(|line| line.starts_with(name) && line.ends_with(" 0"))
-        };
+        let is_zero = |name: &str| page.lines().any(|line| line.starts_with(name) && line.ends_with(" 0"));
         if is_zero("vllm:num_requests_running") && is_zero("vllm:kv_cache_usage_perc") {
             return;
         }
@@ -37,7 +36,8 @@ async fn a_pool_too_small_for_all_preempts_and_changes_no_token() {
         assert_eq!(tokens, expected(&submission(index as u32, 60)), "stream {index}");
     }
     let page = engine.render_metrics().await;
-    let preempted = page.lines().find(|line| line.starts_with("vllm:num_preemptions_total")).expect("is there");
+    let preempted =
+        page.lines().find(|line| line.starts_with("vllm:num_preemptions_total")).expect("is there");
     assert!(!preempted.ends_with(" 0"), "nothing was preempted, the pool is too large for this test");
     wait_until_empty(&engine).await;
     engine.stop().await;

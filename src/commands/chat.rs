@@ -62,12 +62,7 @@ Examples:
 pub fn run(options: &ChatOptions) -> Result<()> {
     let client = Client::connect(options)?;
     let stdout = std::io::stdout();
-    let mut chat = Chat {
-        client,
-        messages: Vec::new(),
-        system: options.system.clone(),
-        out: stdout.lock(),
-    };
+    let mut chat = Chat { client, messages: Vec::new(), system: options.system.clone(), out: stdout.lock() };
     chat.clear();
     if let Some(question) = &options.question {
         return chat.ask(question);

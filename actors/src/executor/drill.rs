@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use updraft_core::step::{Phase, StepPlan};
 use updraft_core::TokenId;
+use updraft_core::step::{Phase, StepPlan};
 
 /// One kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,7 @@ impl DrillSwitch {
     ///
     /// # Panics
     /// That is its purpose.
+    #[expect(clippy::panic, reason = "a drill is a fault on purpose")]
     pub(super) fn check(&self, plan: &StepPlan, prompt_has: impl Fn(TokenId) -> bool) {
         let fired = {
             let mut armed = self.lock();

@@ -126,9 +126,10 @@ impl Driver {
         batch::assemble(&plan, &self.sequences, self.block_size, &mut self.inputs)
             .map_err(|error| error.to_string())?;
         args.drills.check(&plan, |token| {
-            plan.scheduled.iter().filter_map(|row| self.sequences.get(&row.sequence)).any(|sequence| {
-                sequence.tokens.iter().take(sequence.prompt_len).any(|known| *known == token)
-            })
+            plan.scheduled
+                .iter()
+                .filter_map(|row| self.sequences.get(&row.sequence))
+                .any(|sequence| sequence.tokens.iter().take(sequence.prompt_len).any(|known| *known == token))
         });
         self.device.run(&self.inputs).map_err(|error| error.to_string())?;
         let mut result = StepResult {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use updraft_core::step::{Phase, StepPlan, StepResult};
 use updraft_core::StepId;
+use updraft_core::step::{Phase, StepPlan, StepResult};
 
 /// One step between planning and its result.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,9 +50,8 @@ impl Flights {
         }
         let mut flight = self.planned.pop_front().unwrap_or_default();
         let since = self.last_landing.replace(now).filter(|_| flight.follows);
-        flight.host_micros = since.map(|last| {
-            (now.duration_since(last).as_micros() as u64).saturating_sub(result.device_micros)
-        });
+        flight.host_micros = since
+            .map(|last| (now.duration_since(last).as_micros() as u64).saturating_sub(result.device_micros));
         flight
     }
 

@@ -239,7 +239,8 @@ impl EngineState {
                 }
             }
             FaultClass::Intake => {
-                let intake = Actor::spawn_linked(None, IntakeActor, Arc::clone(&self.args.board), me).await?.0;
+                let intake =
+                    Actor::spawn_linked(None, IntakeActor, Arc::clone(&self.args.board), me).await?.0;
                 if let Some(scheduler) = &self.scheduler {
                     self.args.board.mailboxes().sent(Mailbox::Intake);
                     // It has just been started.

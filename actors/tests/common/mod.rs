@@ -75,7 +75,9 @@ fn toy_logits(seen: impl Iterator<Item = TokenId>) -> Vec<f32> {
     let hash = seen.fold(0xcbf2_9ce4_8422_2325_u64, |hash, token| {
         (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23)
     });
-    (0..u64::from(VOCAB)).map(|token| ((hash ^ token).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as f32).collect()
+    (0..u64::from(VOCAB))
+        .map(|token| ((hash ^ token).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as f32)
+        .collect()
 }
 
 /// Knobs of a test engine.
@@ -108,7 +110,12 @@ impl Default for Setup {
 /// Starts an engine on the toy.
 pub(crate) async fn start(setup: &Setup) -> Engine {
     let (blocks, step_time) = (Blocks(setup.blocks), setup.step_time);
-    let policy = RestartPolicy { first_delay: setup.restart_delay, longest_delay: Millis(200), budget: setup.restarts, ..RestartPolicy::default() };
+    let policy = RestartPolicy {
+        first_delay: setup.restart_delay,
+        longest_delay: Millis(200),
+        budget: setup.restarts,
+        ..RestartPolicy::default()
+    };
     let max_model_len = Tokens(1_000);
     Engine::start(EngineOptions {
         device: Arc::new(move || Ok(Box::new(ToyDevice::new(blocks, step_time)))),
@@ -154,7 +161,7 @@ pub(crate) fn submission(index: u32, max_tokens: u32) -> Submission {
         prompt: shared.chain(own).chain([index % (VOCAB - 1)]).collect(),
         sampling: Arc::new(SamplingParams {
             max_tokens,
-            temperature: if index % 2 == 0 { 0.0 } else { 0.9 },
+            temperature: if index.is_multiple_of(2) { 0.0 } else { 0.9 },
             seed: u64::from(index),
             ..SamplingParams::default()
         }),
@@ -181,8 +188,7 @@ pub(crate) fn expected(submission: &Submission) -> Vec<TokenId> {
     use updraft_core::sampling::{Sampler, Scratch};
     let mut tokens: Vec<TokenId> = submission.prompt.to_vec();
     let prompt = tokens.len();
-    let mut sampler =
-        Sampler::new(Arc::clone(&submission.sampling), &submission.prompt, &[], VOCAB as usize);
+    let mut sampler = Sampler::new(Arc::clone(&submission.sampling), &submission.prompt, &[], VOCAB as usize);
     let mut scratch = Scratch::default();
     for _ in 0..submission.sampling.max_tokens {
         let logits = toy_logits(tokens.iter().copied());

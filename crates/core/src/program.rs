@@ -112,7 +112,7 @@ pub struct RopeSpec {
 pub enum RopePairing {
     /// `i` with `i + half` (Hugging Face layout).
     Halves,
-    /// `2 i` with `2 i + 1` (GGUF files of the Llama family, DeepSeek).
+    /// `2 i` with `2 i + 1` (GGUF files of the Llama family, `DeepSeek`).
     Neighbours,
 }
 

@@ -304,7 +304,8 @@ impl Task for QuantizeRow<'_> {
 /// Quantises one group. Written so that the compiler makes vectors of it: the largest magnitude is found
 /// among bit patterns (which order like the magnitudes) and rounding to nearest, ties to even, is done by an addition.
 ///
-/// A value that is not finite makes the scale not finite, so that the fault shows in the product.
+/// A value that is not finite makes the scale not finite, so that the fault shows in the product (the integers, and with
+/// them the sums, are then arbitrary).
 #[inline(always)]
 fn quantize(values: &[f32; GROUP]) -> QuantizedGroup {
     /// 1.5 * 2^23: the sum with a small number holds that number, rounded, in its lowest bits.
@@ -333,19 +334,20 @@ fn quantize(values: &[f32; GROUP]) -> QuantizedGroup {
     let mut width = GROUP / 4;
     while width > 0 {
         for at in 0..width {
-            integers[at] += integers[at + width];
-            integers[GROUP / 2 + at] += integers[GROUP / 2 + at + width];
+            for at in [at, GROUP / 2 + at] {
+                integers[at] = integers[at].wrapping_add(integers[at + width]);
+            }
         }
         width /= 2;
     }
-    let halves = [-integers[0], -integers[GROUP / 2]];
-    let negative_sum = halves[0] + halves[1];
+    let halves = [integers[0].wrapping_neg(), integers[GROUP / 2].wrapping_neg()];
+    let negative_sum = halves[0].wrapping_add(halves[1]);
     QuantizedGroup {
         words,
         scale,
         scaled_sum: scale * -(negative_sum as f32),
-        starts: [8 * negative_sum, 16 * negative_sum, 128 * negative_sum],
-        half_starts: [32 * halves[0], 32 * halves[1]],
+        starts: [8, 16, 128].map(|zero_point: i32| negative_sum.wrapping_mul(zero_point)),
+        half_starts: halves.map(|half| half.wrapping_mul(32)),
         reserved: 0,
     }
 }

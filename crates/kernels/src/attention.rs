@@ -17,6 +17,7 @@
 
 mod cells;
 mod item;
+mod keys;
 mod plan;
 #[cfg(test)]
 mod tests;

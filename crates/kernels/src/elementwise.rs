@@ -14,6 +14,9 @@ pub use rope::{RopeRow, rope, rope_angles};
 use crate::lanes::{Kernel, LANES, Lanes, Simd};
 
 /// `out = input / sqrt(mean(input^2) + epsilon) * weight`, over a whole row. All slices have equal lengths.
+///
+/// # Panics
+/// When lengths differ.
 pub fn rms_norm(simd: Simd, input: &[f32], weight: &[f32], epsilon: f32, out: &mut [f32]) {
     assert!(input.len() == weight.len() && input.len() == out.len(), "a norm's slices differ in length");
     out.copy_from_slice(input);
@@ -21,6 +24,9 @@ pub fn rms_norm(simd: Simd, input: &[f32], weight: &[f32], epsilon: f32, out: &m
 }
 
 /// [`rms_norm`] over each head of a row, in place. A head is as long as `weight`; the row is whole heads.
+///
+/// # Panics
+/// When the row is not whole heads.
 pub fn head_norm(simd: Simd, row: &mut [f32], weight: &[f32], epsilon: f32) {
     assert!(!weight.is_empty() && row.len().is_multiple_of(weight.len()), "a row is not whole heads");
     for head in row.chunks_exact_mut(weight.len()) {
@@ -30,12 +36,12 @@ pub fn head_norm(simd: Simd, row: &mut [f32], weight: &[f32], epsilon: f32) {
 
 /// `out = silu(gate) * up`, where `silu(x) = x / (1 + exp(-x))`. All slices have equal lengths.
 pub fn gate_silu(simd: Simd, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    simd.run(Gate { gate, up, out, gelu: false });
+    simd.run(Gate { values: gate, up, out, is_gelu: false });
 }
 
 /// `out = gelu(gate) * up` with the tanh approximation of GELU. All slices have equal lengths.
 pub fn gate_gelu_tanh(simd: Simd, gate: &[f32], up: &[f32], out: &mut [f32]) {
-    simd.run(Gate { gate, up, out, gelu: true });
+    simd.run(Gate { values: gate, up, out, is_gelu: true });
 }
 
 /// `into += input`. The slices have equal lengths.
@@ -97,10 +103,10 @@ fn sum_of_squares<L: Lanes>(l: L, row: &[f32]) -> f32 {
 }
 
 struct Gate<'a> {
-    gate: &'a [f32],
+    values: &'a [f32],
     up: &'a [f32],
     out: &'a mut [f32],
-    gelu: bool,
+    is_gelu: bool,
 }
 
 impl Kernel for Gate<'_> {
@@ -108,12 +114,12 @@ impl Kernel for Gate<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
-        let Self { gate, up, out, gelu } = self;
+        let Self { values: gate, up, out, is_gelu } = self;
         assert!(gate.len() == up.len() && gate.len() == out.len(), "a gate's slices differ in length");
         let apply = |gate: &[f32; LANES], up: &[f32; LANES]| {
             let x = l.load(gate);
             // Both functions are x * sigmoid(something): the form that keeps small results accurate.
-            let inner = if gelu { gelu_inner(l, x) } else { x };
+            let inner = if is_gelu { gelu_inner(l, x) } else { x };
             let exp = l.exp(l.sub(l.splat(0.0), inner));
             l.mul(l.div(x, l.add(exp, l.splat(1.0))), l.load(up))
         };
@@ -138,7 +144,7 @@ impl Kernel for Gate<'_> {
 #[inline(always)]
 fn gelu_inner<L: Lanes>(l: L, x: L::F) -> L::F {
     let cubic = l.fma(l.mul(x, x), l.splat(0.044_715), l.splat(1.0));
-    l.mul(l.mul(x, l.splat(1.595_769_1)), cubic)
+    l.mul(l.mul(x, l.splat(1.595_769)), cubic)
 }
 
 struct Add<'a> {

@@ -162,6 +162,9 @@ impl KvCache {
     ///
     /// # Safety
     /// Nobody reads the cache at the same time (attention does). Writers may overlap, even in one slot.
+    ///
+    /// # Panics
+    /// When the slot does not exist or a length is wrong.
     pub unsafe fn write(&self, slot: usize, key: &[f32], value: &[f32]) {
         let KvGeometry { kv_heads, head_dim, block_size, .. } = self.geometry;
         assert!(

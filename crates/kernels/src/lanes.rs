@@ -150,7 +150,7 @@ pub(crate) trait Lanes: Copy {
     fn if_less(self, a: Self::F, b: Self::F, then: Self::F, otherwise: Self::F) -> Self::F;
 
     fn to_bits(self, value: Self::F) -> Self::U;
-    fn from_bits(self, bits: Self::U) -> Self::F;
+    fn of_bits(self, bits: Self::U) -> Self::F;
     fn and(self, a: Self::U, b: Self::U) -> Self::U;
     fn or(self, a: Self::U, b: Self::U) -> Self::U;
     fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
@@ -177,10 +177,10 @@ pub(crate) trait Lanes: Copy {
         let magnitude = self.shift_left::<13>(self.and(words, self.splat_u(0x7fff)));
         let sign = self.shift_left::<16>(self.and(words, self.splat_u(0x8000)));
         // The exponent's bias is 112 too small; the product is exact, for subnormal numbers too.
-        let scaled = self.mul(self.from_bits(magnitude), self.splat(f32::from_bits((127 + 112) << 23)));
-        let special = self.from_bits(self.or(magnitude, self.splat_u(0x7f80_0000)));
+        let scaled = self.mul(self.of_bits(magnitude), self.splat(f32::from_bits((127 + 112) << 23)));
+        let special = self.of_bits(self.or(magnitude, self.splat_u(0x7f80_0000)));
         let value = self.if_less(scaled, self.splat(65536.0), scaled, special);
-        self.from_bits(self.or(self.to_bits(value), sign))
+        self.of_bits(self.or(self.to_bits(value), sign))
     }
 
     /// Sum of all lanes: lane `i` with lane `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
@@ -217,8 +217,7 @@ pub(crate) trait Lanes: Copy {
         // Adding and taking away 1.5 * 2^23 rounds to a whole number, whose bits then stand at the low end.
         const ROUNDER: f32 = 12_582_912.0;
         // Cephes' polynomial for (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2.
-        const C: [f32; 6] =
-            [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+        const C: [f32; 6] = [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5e-1];
         let smallest = self.splat(-87.336_54);
         let clamped = self.min(self.splat(88.722_83), x);
         let shifted = self.fma(clamped, self.splat(std::f32::consts::LOG2_E), self.splat(ROUNDER));
@@ -232,6 +231,6 @@ pub(crate) trait Lanes: Copy {
         }
         let p = self.add(self.fma(p, self.mul(r, r), r), self.splat(1.0));
         let power = self.add_u(self.to_bits(p), self.shift_left::<23>(self.to_bits(shifted)));
-        self.if_less(x, smallest, self.splat(0.0), self.from_bits(power))
+        self.if_less(x, smallest, self.splat(0.0), self.of_bits(power))
     }
 }

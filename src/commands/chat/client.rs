@@ -26,24 +26,15 @@ pub(super) struct Message {
 
 impl Message {
     pub(super) fn system(text: &str) -> Self {
-        Self {
-            role: "system",
-            content: text.to_owned(),
-        }
+        Self { role: "system", content: text.to_owned() }
     }
 
     pub(super) fn user(text: &str) -> Self {
-        Self {
-            role: "user",
-            content: text.to_owned(),
-        }
+        Self { role: "user", content: text.to_owned() }
     }
 
     pub(super) fn assistant(text: &str) -> Self {
-        Self {
-            role: "assistant",
-            content: text.to_owned(),
-        }
+        Self { role: "assistant", content: text.to_owned() }
     }
 }
 
@@ -60,16 +51,9 @@ pub(super) struct Client {
 impl Client {
     /// Finds the model; fails when there is no server.
     pub(super) fn connect(options: &ChatOptions) -> Result<Self> {
-        let base = options
-            .url
-            .trim_end_matches('/')
-            .trim_end_matches("/v1")
-            .to_owned();
+        let base = options.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         if !base.starts_with("http://") {
-            bail!(
-                "{:?} is no address that chat can talk to; it must begin with http://",
-                options.url
-            );
+            bail!("{:?} is no address that chat can talk to; it must begin with http://", options.url);
         }
         // No limit on the whole: an answer may take minutes. No proxy: the server is near.
         let agent = Agent::config_builder()
@@ -134,9 +118,7 @@ impl Client {
         let text = self.checked(request.call())?.into_body().read_to_string()?;
         let models: Value = serde_json::from_str(&text).context("the list of models is no JSON")?;
         let first = models.pointer("/data/0/id").and_then(Value::as_str);
-        first
-            .map(str::to_owned)
-            .ok_or_else(|| anyhow!("the server at {} lists no model", self.base))
+        first.map(str::to_owned).ok_or_else(|| anyhow!("the server at {} lists no model", self.base))
     }
 
     fn signed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
@@ -159,22 +141,15 @@ impl Client {
             return Ok(response);
         }
         let text = response.into_body().read_to_string().unwrap_or_default();
-        let message = serde_json::from_str(&text)
-            .ok()
-            .and_then(|body| error_message(&body));
+        let message = serde_json::from_str(&text).ok().and_then(|body| error_message(&body));
         let message = message.unwrap_or_else(|| text.chars().take(200).collect());
         bail!("the server answered {status}: {message}")
     }
 }
 
 fn key_of_environment() -> Option<String> {
-    let value = KEY_VARIABLES
-        .iter()
-        .find_map(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))?;
+    let value =
+        KEY_VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|key| !key.is_empty()))?;
     // The server's variable may hold several keys; any of them is good.
-    value
-        .split(',')
-        .map(str::trim)
-        .find(|key| !key.is_empty())
-        .map(str::to_owned)
+    value.split(',').map(str::trim).find(|key| !key.is_empty()).map(str::to_owned)
 }

@@ -22,9 +22,7 @@ pub(super) fn event(line: &str) -> Option<Event> {
     let chunk: Value = match serde_json::from_str(data) {
         Ok(chunk) => chunk,
         Err(error) => {
-            return Some(Event::Error(format!(
-                "the server sent a chunk that is no JSON ({error})"
-            )));
+            return Some(Event::Error(format!("the server sent a chunk that is no JSON ({error})")));
         }
     };
     if let Some(message) = error_message(&chunk) {
@@ -38,11 +36,7 @@ pub(super) fn event(line: &str) -> Option<Event> {
 pub(super) fn error_message(body: &Value) -> Option<String> {
     let error = body.get("error").filter(|error| !error.is_null())?;
     let message = error.get("message").unwrap_or(error);
-    Some(
-        message
-            .as_str()
-            .map_or_else(|| message.to_string(), str::to_owned),
-    )
+    Some(message.as_str().map_or_else(|| message.to_string(), str::to_owned))
 }
 
 #[cfg(test)]

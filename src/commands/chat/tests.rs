@@ -75,12 +75,8 @@ fn options(url: &str) -> ChatOptions {
 fn talk(url: &str, lines: &str) -> (Result<()>, String) {
     let mut out = Vec::new();
     let result = Client::connect(&options(url)).and_then(|client| {
-        let mut chat = Chat {
-            client,
-            messages: Vec::new(),
-            system: Some("be brief".to_owned()),
-            out: &mut out,
-        };
+        let mut chat =
+            Chat { client, messages: Vec::new(), system: Some("be brief".to_owned()), out: &mut out };
         chat.clear();
         chat.converse(lines.as_bytes(), false)
     });
@@ -97,21 +93,13 @@ fn a_piped_conversation_prints_answers_and_remembers_them() {
 
     let requests = thread.join().unwrap();
     assert!(requests[0].starts_with("GET /v1/models "), "{}", requests[0]);
-    assert!(
-        requests[0].to_lowercase().contains("authorization: bearer k"),
-        "{}",
-        requests[0]
-    );
+    assert!(requests[0].to_lowercase().contains("authorization: bearer k"), "{}", requests[0]);
     let body: serde_json::Value =
         serde_json::from_str(requests[2].split("\r\n\r\n").nth(1).unwrap()).unwrap();
     assert_eq!(body["model"], "tiny");
     assert_eq!(body["max_completion_tokens"], 7);
-    let said: Vec<_> = body["messages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|message| &message["content"])
-        .collect();
+    let said: Vec<_> =
+        body["messages"].as_array().unwrap().iter().map(|message| &message["content"]).collect();
     assert_eq!(said, ["be brief", "hi", "Hello!", "ciao"]);
 }
 
@@ -119,15 +107,9 @@ fn a_piped_conversation_prints_answers_and_remembers_them() {
 fn what_goes_wrong_is_said_in_the_servers_words() {
     let models = answer("200 OK", "application/json", MODELS);
     let denied = r#"{"error":{"message":"the key is wrong","type":"invalid_request_error"}}"#;
-    let (url, _thread) = server(vec![
-        models.clone(),
-        answer("401 Unauthorized", "application/json", denied),
-    ]);
+    let (url, _thread) = server(vec![models.clone(), answer("401 Unauthorized", "application/json", denied)]);
     let error = talk(&url, "hi\n").0.unwrap_err();
-    assert!(
-        format!("{error:#}").contains("401 Unauthorized: the key is wrong"),
-        "{error:#}"
-    );
+    assert!(format!("{error:#}").contains("401 Unauthorized: the key is wrong"), "{error:#}");
 
     let broken = answer("200 OK", "text/event-stream", "data: {\"choices\":[]}\n\n");
     let (url, _thread) = server(vec![models, broken]);
@@ -138,9 +120,6 @@ fn what_goes_wrong_is_said_in_the_servers_words() {
 fn a_missing_server_is_named() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = talk(&format!("http://{closed}/v1/"), "hi\n").0.unwrap_err();
-    assert!(
-        format!("{error:#}").contains(&format!("no server answers at http://{closed} ")),
-        "{error:#}"
-    );
+    assert!(format!("{error:#}").contains(&format!("no server answers at http://{closed} ")), "{error:#}");
     assert!(format!("{:#}", talk("ftp://x", "").0.unwrap_err()).contains("http://"));
 }

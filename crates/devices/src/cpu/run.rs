@@ -36,7 +36,7 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// One worker's part of the step.
     pub(super) fn stages(&self, worker: &Worker<'_>) {
-        for (index, stage) in self.model.stages().stages.iter().enumerate() {
+        for (index, stage) in self.model.stages().order.iter().enumerate() {
             if index > 0 {
                 worker.barrier();
             }

@@ -96,7 +96,7 @@ pub(super) struct AttentionShape {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stages {
     /// In the order in which they run.
-    pub(super) stages: Vec<Stage>,
+    pub(super) order: Vec<Stage>,
     /// Vectors that operations name.
     pub(super) vectors: Vec<VectorSpec>,
     /// Attention shapes that layers name.
@@ -109,7 +109,7 @@ impl Stages {
     /// Sorts a program that has been checked. `quantized` says which matrices want quantised input.
     pub(super) fn new(program: &Program, quantized: impl Fn(WeightId) -> bool) -> Self {
         let mut stages = Self { forms: vec![None; program.buffers.len()], ..Self::default() };
-        stages.stages = sort::sorted(program, &mut stages, &quantized);
+        stages.order = sort::sorted(program, &mut stages, &quantized);
         stages
     }
 

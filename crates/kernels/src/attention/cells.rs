@@ -66,12 +66,12 @@ impl Cells for WideF32 {
 
     #[inline(always)]
     fn factor<L: Lanes>(self, l: L, words: &[u32]) -> L::F {
-        l.from_bits(l.splat_u(words[0]))
+        l.of_bits(l.splat_u(words[0]))
     }
 
     #[inline(always)]
     fn load<L: Lanes>(self, l: L, words: &[u32; LANES], keep: u32) -> L::F {
-        l.from_bits(masked(l, words, keep))
+        l.of_bits(masked(l, words, keep))
     }
 
     #[inline(always)]
@@ -100,7 +100,7 @@ macro_rules! wide_pairs {
 
             #[inline(always)]
             fn factor<L: Lanes>(self, l: L, words: &[u32]) -> (L::F, L::F) {
-                (l.from_bits(l.splat_u(words[0])), l.from_bits(l.splat_u(words[1])))
+                (l.of_bits(l.splat_u(words[0])), l.of_bits(l.splat_u(words[1])))
             }
 
             #[inline(always)]
@@ -138,12 +138,12 @@ wide_pairs!(
 
 #[inline(always)]
 fn bf16_low<L: Lanes>(l: L, words: L::U) -> L::F {
-    l.from_bits(l.shift_left::<16>(words))
+    l.of_bits(l.shift_left::<16>(words))
 }
 
 #[inline(always)]
 fn bf16_high<L: Lanes>(l: L, words: L::U) -> L::F {
-    l.from_bits(l.and(words, l.splat_u(0xffff_0000)))
+    l.of_bits(l.and(words, l.splat_u(0xffff_0000)))
 }
 
 #[inline(always)]

@@ -1,9 +1,9 @@
 //! One item of a plan: from queries to results, or to partial results that a merge puts together.
 
 use super::cells::Cells;
+use super::keys::Rows;
 use super::plan::{Item, Merge, Tile, partial_len};
-use super::tile::{self, Rows};
-use super::{Attention, Scratch};
+use super::{Attention, Scratch, tile};
 use crate::lanes::{LANES, Lanes};
 use crate::memory::AlignedVec;
 

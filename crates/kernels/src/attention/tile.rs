@@ -7,79 +7,10 @@ use std::ops::Range;
 
 use super::cells::{Cells, KEEP_ALL};
 use super::item::State;
-use super::plan;
-use super::{Attention, SEGMENT, Shape, TILE};
-use crate::kv_cache::{KvCache, SUB_BLOCK};
+use super::keys::{KeyTile, Rows, SUBS};
+use super::{SEGMENT, TILE};
+use crate::kv_cache::SUB_BLOCK;
 use crate::lanes::{LANES, Lanes};
-
-/// Sub-blocks in a tile.
-const SUBS: usize = TILE / SUB_BLOCK;
-
-/// The query vectors of an item: rows of one sequence, and the heads of each that share a key head.
-pub(super) struct Rows<'a> {
-    shape: &'a Shape,
-    cache: &'a KvCache,
-    table: &'a [u32],
-    kv_head: usize,
-    /// Position of the first row.
-    position: usize,
-    rows: usize,
-}
-
-impl<'a> Rows<'a> {
-    pub(super) fn new(attention: &'a Attention<'_>, tile: plan::Tile) -> Self {
-        let span = attention.spans[tile.span as usize];
-        let table = span.table_start as usize..(span.table_start + span.table_len) as usize;
-        Self {
-            shape: &attention.shape,
-            cache: attention.cache,
-            table: &attention.tables[table],
-            kv_head: tile.kv_head as usize,
-            position: (span.context - span.row_count + tile.first) as usize,
-            rows: tile.rows as usize,
-        }
-    }
-
-    pub(super) fn vectors(&self) -> usize {
-        self.rows * self.shape.group()
-    }
-
-    /// What a vector may see of the tile that starts at position `first`, counted within the tile.
-    #[inline(always)]
-    fn visible_in_tile(&self, vector: usize, first: usize) -> Range<usize> {
-        let visible = self.shape.visible(self.position + vector / self.shape.group());
-        visible.start.saturating_sub(first).min(TILE)..visible.end.saturating_sub(first).min(TILE)
-    }
-}
-
-/// Keys and values of one tile; sub-blocks that no row may see are empty.
-struct KeyTile<'a> {
-    /// Position of the first key.
-    first: usize,
-    keys: [&'a [[u32; LANES]]; SUBS],
-    values: [&'a [[u32; LANES]]; SUBS],
-    complete: bool,
-}
-
-impl<'a> KeyTile<'a> {
-    /// Finds the tile's sub-blocks that hold any of the positions `wanted`.
-    fn find(rows: &Rows<'a>, first: usize, wanted: &Range<usize>) -> Self {
-        let mut tile = Self { first, keys: [&[]; SUBS], values: [&[]; SUBS], complete: true };
-        let block_size = rows.cache.geometry().block_size;
-        for sub in 0..SUBS {
-            let position = first + sub * SUB_BLOCK;
-            if position >= wanted.end || position + SUB_BLOCK <= wanted.start {
-                tile.complete = false;
-                continue;
-            }
-            let block = rows.table[position / block_size] as usize;
-            let within = position % block_size / SUB_BLOCK;
-            tile.keys[sub] = rows.cache.sub_block_keys(block, rows.kv_head, within);
-            tile.values[sub] = rows.cache.sub_block_values(block, rows.kv_head, within);
-        }
-        tile
-    }
-}
 
 /// Runs all tiles of a segment that any row may see.
 #[inline(always)]
@@ -91,9 +22,8 @@ pub(super) fn segment<L: Lanes, C: Cells>(
     queries: &[u32],
     state: &mut State,
 ) {
-    let seen_start = rows.shape.visible(rows.position).start;
-    let seen_end = rows.shape.visible(rows.position + rows.rows - 1).end;
-    let wanted = seen_start.max(segment * SEGMENT)..seen_end.min((segment + 1) * SEGMENT);
+    let seen = rows.visible();
+    let wanted = seen.start.max(segment * SEGMENT)..seen.end.min((segment + 1) * SEGMENT);
     for tile in wanted.start / TILE..wanted.end.div_ceil(TILE) {
         let tile = KeyTile::find(rows, tile * TILE, &wanted);
         let mut vector = 0;
@@ -162,8 +92,8 @@ impl Block<'_> {
             for sub in 0..SUBS {
                 if !self.tile.keys[sub].is_empty() {
                     let column = products::<L, C, N, 1>(l, cells, vectors, [self.tile.keys[sub]]);
-                    for n in 0..N {
-                        scores[n][sub] = column[n][0];
+                    for (row, column) in scores.iter_mut().zip(column) {
+                        row[sub] = column[0];
                     }
                 }
             }

@@ -17,6 +17,9 @@ pub struct RopeRow<'a> {
 ///
 /// The angle is rounded to `f32`, as it is where models are trained; its cosine and sine are exact to the last bit
 /// or nearly so.
+///
+/// # Panics
+/// When lengths differ.
 pub fn rope_angles(
     position: u32,
     inverse_frequencies: &[f32],
@@ -36,6 +39,9 @@ pub fn rope_angles(
 }
 
 /// Turns the leading `2 * pairs` values of every head of a row; the others stay. The row is whole heads.
+///
+/// # Panics
+/// When the row is not whole heads, or there are more pairs than a head has.
 pub fn rope(simd: Simd, row: &mut [f32], head_dim: usize, angles: RopeRow<'_>) {
     assert!(head_dim > 0 && row.len().is_multiple_of(head_dim), "a row is not whole heads");
     assert!(

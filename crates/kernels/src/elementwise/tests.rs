@@ -1,4 +1,5 @@
 //! Against the same formulas in double precision, on every instruction set and for awkward lengths.
+#![allow(clippy::float_cmp, reason = "these results are exact")]
 
 use proptest::prelude::*;
 

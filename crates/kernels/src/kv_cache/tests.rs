@@ -1,4 +1,5 @@
 //! What is written must be found where attention looks for it.
+#![allow(clippy::float_cmp, reason = "these results are exact")]
 
 use proptest::prelude::*;
 

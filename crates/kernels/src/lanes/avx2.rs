@@ -55,7 +55,7 @@ impl Lanes for Avx2 {
             _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps::<_CMP_LT_OQ>(a, b))
         }
         fn to_bits(value: F) -> U { _mm256_castps_si256(value) }
-        fn from_bits(bits: U) -> F { _mm256_castsi256_ps(bits) }
+        fn of_bits(bits: U) -> F { _mm256_castsi256_ps(bits) }
         fn and(a: U, b: U) -> U { _mm256_and_si256(a, b) }
         fn or(a: U, b: U) -> U { _mm256_or_si256(a, b) }
         fn add_u(a: U, b: U) -> U { _mm256_add_epi32(a, b) }
@@ -92,9 +92,10 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn load_u(self, from: &[u32; LANES]) -> U {
-        let from = from.as_ptr().cast::<__m256i>();
-        // SAFETY: the array holds exactly the two registers that are read; `self` vouches for the instructions.
-        unsafe { [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))] }
+        let from = from.as_ptr();
+        // SAFETY: the array holds exactly the two registers that are read, and the loads ask for no alignment;
+        // `self` vouches for the instructions.
+        unsafe { [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(8).cast())] }
     }
 
     #[inline(always)]

@@ -63,7 +63,7 @@ impl<const BF16: bool> Lanes for Avx512<BF16> {
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b), otherwise, then)
         }
         fn to_bits(value: __m512) -> __m512i { _mm512_castps_si512(value) }
-        fn from_bits(bits: __m512i) -> __m512 { _mm512_castsi512_ps(bits) }
+        fn of_bits(bits: __m512i) -> __m512 { _mm512_castsi512_ps(bits) }
         fn and(a: __m512i, b: __m512i) -> __m512i { _mm512_and_si512(a, b) }
         fn or(a: __m512i, b: __m512i) -> __m512i { _mm512_or_si512(a, b) }
         fn add_u(a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
@@ -80,7 +80,13 @@ impl<const BF16: bool> Lanes for Avx512<BF16> {
         }
         // SAFETY: `self` with `BF16` exists only on machines with AVX512-BF16; `__m512bh` and `__m512i` are the
         // same 64 bytes.
-        unsafe { _mm512_dpbf16_ps(sum, std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute(b)) }
+        unsafe {
+            _mm512_dpbf16_ps(
+                sum,
+                std::mem::transmute::<__m512i, __m512bh>(a),
+                std::mem::transmute::<__m512i, __m512bh>(b),
+            )
+        }
     }
 
     #[inline(always)]

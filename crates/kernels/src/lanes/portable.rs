@@ -110,7 +110,7 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn from_bits(self, bits: Self::U) -> Self::F {
+    fn of_bits(self, bits: Self::U) -> Self::F {
         map(bits, f32::from_bits)
     }
 

@@ -75,17 +75,6 @@ impl SharedRows {
         unsafe { self.part(row, 0..self.width) }
     }
 
-    /// The leading rows, to read.
-    ///
-    /// # Safety
-    /// Nobody writes to these rows while the slice lives.
-    #[must_use]
-    pub unsafe fn leading(&self, rows: usize) -> &[f32] {
-        assert!(rows <= self.rows, "{rows} rows of {}", self.rows);
-        // SAFETY: the rows lie within the memory, which lives as long as `self`; nobody writes, says the caller.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), rows * self.width) }
-    }
-
     /// Some columns of one row, to read.
     ///
     /// # Safety

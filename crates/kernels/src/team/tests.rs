@@ -138,7 +138,10 @@ fn all_workers_may_panic_at_once() {
 fn a_team_can_be_dropped_unused_after_work_and_after_a_panic() {
     drop(team(3));
     let mut used = team(3);
-    used.run(|worker| worker.barrier());
+    used.run(|worker| {
+        worker.barrier();
+        worker.barrier();
+    });
     drop(used);
     let mut broken = team(3);
     let _ = catch_unwind(AssertUnwindSafe(|| {

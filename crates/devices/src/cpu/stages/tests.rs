@@ -47,7 +47,7 @@ fn decoder() -> Program {
 
 fn outline(stages: &Stages) -> Vec<(&'static str, usize)> {
     stages
-        .stages
+        .order
         .iter()
         .map(|stage| match stage {
             Stage::Rows { kind: Rows::Tokens, ops } => ("token rows", ops.len()),
@@ -88,7 +88,7 @@ fn an_input_is_prepared_once_for_all_products_and_again_when_it_changed() {
     program.ops.push(Op::Add { into: input, input: branch });
     program.ops.push(Op::MatMul { input, weight, bias: None, out });
     let stages = Stages::new(&program, |_| true);
-    let prepared = stages.stages.iter().filter_map(|stage| match stage {
+    let prepared = stages.order.iter().filter_map(|stage| match stage {
         Stage::Rows { ops, .. } => Some(ops),
         _ => None,
     });

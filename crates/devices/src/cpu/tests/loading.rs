@@ -2,10 +2,13 @@
 
 use std::sync::Mutex;
 
-use updraft_core::program::{BufferId, Op, WeightId};
+use updraft_core::program::{BufferId, Op, Program, WeightId};
 
 use super::super::{LoadError, Loaded};
 use super::*;
+
+/// Something done to a program.
+type Change<'a> = &'a dyn Fn(&mut Program);
 
 fn load_error(change: impl FnOnce(&mut Tensors)) -> LoadError {
     let kind = Kind::ALL[2];
@@ -62,12 +65,12 @@ fn a_broken_program_is_refused_at_its_operation() {
     let kind = Kind::ALL[0];
     let tensors = small_model::tensors(kind, ElementType::F32);
     let options = LoadOptions { precision: Precision::Auto, threads: 1 };
-    let refused = |change: &dyn Fn(&mut updraft_core::program::Program)| {
+    let refused = |change: &dyn Fn(&mut Program)| {
         let mut program = small_model::program(kind);
         change(&mut program);
         CpuModel::load(program, &tensors, &options, &|_| ()).unwrap_err().to_string()
     };
-    let cases: [(&dyn Fn(&mut updraft_core::program::Program), &str); 6] = [
+    let cases: [(Change<'_>, &str); 6] = [
         (&|p| p.logits = None, "the model's program is broken: no buffer holds the logits"),
         (
             &|p| p.vocab = 51,
