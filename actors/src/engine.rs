@@ -4,7 +4,7 @@
 //! [`Engine::submit`] with a permit of the gate and comes back as a [`Generation`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorRef};
@@ -21,7 +21,7 @@ use crate::bus::{Bus, RequestRecord};
 use crate::executor::{DeviceFactory, DrillSwitch, ExecutorArgs};
 use crate::front::FrontPool;
 use crate::gate::{Gate, Load};
-use crate::generation::{Delivery, Generation, Submission, SubmitError};
+use crate::generation::{Generation, Opened, Submission, SubmitError};
 use crate::intake::{Admission, IntakeMsg};
 use crate::kv_blocks::KvBlocksArgs;
 use crate::metrics::{MetricsArgs, MetricsMsg, Recorder};
@@ -175,11 +175,11 @@ impl Engine {
                 inner.bus.requests.publish(&RequestRecord::Refused { reason });
             }
         })?;
-        let (sequence, deliveries) = self
+        let opened = self
             .resubmit(&submission, Vec::new(), 0, SUBMIT_WAIT_MAX)
             .await
             .ok_or(SubmitError::Unavailable { retry_after_secs: RETRY_AFTER_SECS })?;
-        Ok(Generation::new(self.clone(), submission, sequence, deliveries, permit))
+        Ok(Generation::new(self.clone(), submission, opened, permit))
     }
 
     /// Sends a sequence (with what it produced before) to the intake, waiting for one if need be.
@@ -189,11 +189,12 @@ impl Engine {
         output: Vec<TokenId>,
         strikes: u8,
         wait_max: Duration,
-    ) -> Option<(SequenceId, flume::Receiver<Delivery>)> {
+    ) -> Option<Opened> {
         let deadline = Instant::now() + wait_max;
         let sequence = SequenceId(self.inner.next_sequence.fetch_add(1, Ordering::Relaxed));
         let (sender, deliveries) =
             flume::bounded(submission.sampling.max_tokens as usize + EVENTS_BESIDE_TOKENS);
+        let complete = Arc::new(AtomicBool::new(false));
         let mut admission = Box::new(Admission {
             sequence,
             prompt: Arc::clone(&submission.prompt),
@@ -204,6 +205,7 @@ impl Engine {
             strikes,
             arrived: Instant::now(),
             deliveries: sender,
+            complete: Arc::clone(&complete),
         });
         let mut door = self.inner.door.clone();
         loop {
@@ -211,7 +213,7 @@ impl Engine {
             let intake = intake.await.ok()?.ok()?.clone()?;
             self.inner.board.mailboxes().sent(Mailbox::Intake);
             match intake.cast(IntakeMsg::Submit(admission)) {
-                Ok(()) => return Some((sequence, deliveries)),
+                Ok(()) => return Some(Opened { sequence, deliveries, complete }),
                 Err(ractor::MessagingErr::SendErr(IntakeMsg::Submit(back))) => admission = back,
                 Err(_) => return None,
             }

@@ -7,6 +7,7 @@
 //! Dropping a [`Generation`] cancels its sequence.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use updraft_core::admission::Refusal;
@@ -102,6 +103,14 @@ pub(crate) enum Delivery {
     Struck(u8),
 }
 
+/// A sequence on its way, seen from the client's side.
+pub(crate) struct Opened {
+    pub sequence: SequenceId,
+    pub deliveries: flume::Receiver<Delivery>,
+    /// Set before the stream is dropped when nothing is missing.
+    pub complete: Arc<AtomicBool>,
+}
+
 /// A running sequence. See the module page.
 pub struct Generation {
     engine: Engine,
@@ -114,6 +123,7 @@ pub struct Generation {
     recoveries: u32,
     prompt_logprobs_seen: Tokens,
     ended: bool,
+    complete: Arc<AtomicBool>,
     _permit: Permit,
 }
 
@@ -121,8 +131,7 @@ impl Generation {
     pub(crate) fn new(
         engine: Engine,
         submission: Submission,
-        sequence: SequenceId,
-        deliveries: flume::Receiver<Delivery>,
+        Opened { sequence, deliveries, complete }: Opened,
         permit: Permit,
     ) -> Self {
         Self {
@@ -136,6 +145,7 @@ impl Generation {
             recoveries: 0,
             prompt_logprobs_seen: Tokens::ZERO,
             ended: false,
+            complete,
             _permit: permit,
         }
     }
@@ -159,6 +169,12 @@ impl Generation {
             }
         }
         None
+    }
+
+    /// Ends the sequence here because its answer is complete by a rule the engine does not know, such as a
+    /// stop string: it counts as finished, not as aborted.
+    pub fn finish_here(self) {
+        self.complete.store(true, Ordering::Release);
     }
 
     /// Prompt tokens that came out of the prefix cache when the sequence first ran.
@@ -210,7 +226,8 @@ impl Generation {
             .resubmit(&self.submission, self.output.clone(), self.strikes, RECOVERY_WAIT_MAX)
             .await
             .ok_or(GenerationError::EngineLost { waited_secs: since.elapsed().as_secs() })?;
-        (self.sequence, self.deliveries) = resumed;
+        (self.sequence, self.deliveries, self.complete) =
+            (resumed.sequence, resumed.deliveries, resumed.complete);
         Ok(())
     }
 }

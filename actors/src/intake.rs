@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -30,6 +31,8 @@ pub(crate) struct Admission {
     pub strikes: u8,
     pub arrived: Instant,
     pub deliveries: flume::Sender<Delivery>,
+    /// Set by the client when it leaves because its answer is complete.
+    pub complete: Arc<AtomicBool>,
 }
 
 /// Messages.

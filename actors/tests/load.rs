@@ -60,6 +60,19 @@ async fn a_client_that_leaves_frees_its_blocks_and_spares_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_complete_counts_as_stopped() {
+    let engine = start(&Setup::default()).await;
+    let mut generation = engine.submit(submission(1, 900)).await.expect("there is room");
+    assert!(generation.next().await.is_some());
+    generation.finish_here();
+    wait_until_empty(&engine).await;
+    let page = engine.render_metrics().await;
+    assert!(page.contains("finished_reason=\"stop\"} 1"), "{page}");
+    assert!(page.contains("finished_reason=\"abort\"} 0"), "{page}");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_refuses_and_recovers() {
     let setup = Setup { max_sequences: 2, max_waiting: 2, ..Setup::default() };
     let engine = start(&setup).await;

@@ -79,6 +79,15 @@ impl TokenStream {
         }
     }
 
+    /// Ends the sequence: its answer is complete although the engine would go on.
+    pub(super) fn finish_here(self) {
+        match self {
+            Self::Engine(generation) => generation.finish_here(),
+            #[cfg(test)]
+            Self::Fake(stream) => drop(stream),
+        }
+    }
+
     /// Prompt tokens that came out of the prefix cache; known from the first event on.
     pub(super) fn cached_tokens(&self) -> u32 {
         match self {

@@ -160,7 +160,12 @@ fn updates(index: u32, tokens: TokenStream, answer: Answer) -> Pin<Box<dyn Strea
             Some(event) => take(event, &mut answer),
         };
         let update = Update { index, cached: tokens.cached_tokens(), what };
-        Some((update, (!is_last).then_some((tokens, answer))))
+        if is_last {
+            // An answer can be complete before the engine knows, by a stop string.
+            tokens.finish_here();
+            return Some((update, None));
+        }
+        Some((update, Some((tokens, answer))))
     }))
 }
 

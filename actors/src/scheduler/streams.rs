@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use updraft_core::scheduler::{FailureCause, FinishReason, SchedulerEvent, SequenceStats};
@@ -26,6 +27,7 @@ struct Stream {
     /// Came back from a lost scheduler, with tokens that were counted then.
     resumed: bool,
     last_token: Option<Instant>,
+    complete: Arc<AtomicBool>,
 }
 
 impl Streams {
@@ -42,6 +44,7 @@ impl Streams {
             max_tokens: admission.sampling.max_tokens,
             resumed: !admission.output.is_empty(),
             last_token: None,
+            complete: admission.complete,
         };
         self.open.insert(admission.sequence, stream);
     }
@@ -90,9 +93,11 @@ impl Streams {
         self.close(sequence, "error", &SequenceStats::default(), now);
     }
 
-    /// Forgets a stream whose client went away.
+    /// Forgets a stream whose client went away: with all it wanted, or in the middle.
     pub(super) fn abandon(&mut self, sequence: SequenceId, now: Millis) {
-        self.close(sequence, "abort", &SequenceStats::default(), now);
+        let complete = self.open.get(&sequence).is_some_and(|stream| stream.complete.load(Ordering::Acquire));
+        let label = if complete { "stop" } else { "abort" };
+        self.close(sequence, label, &SequenceStats::default(), now);
     }
 
     fn send(&self, sequence: SequenceId, event: GenerationEvent, cached: Tokens) -> Option<SequenceId> {

@@ -60,7 +60,7 @@ impl InputForm {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct QuantizedGroup {
-    /// 32 integers in `-127..=127`, four to a word in memory order.
+    /// 32 integers in `-127..=127`, four to a word, the lowest byte first.
     pub(crate) words: [i32; 8],
     /// Value of one unit.
     pub(crate) scale: f32,
@@ -328,7 +328,7 @@ fn quantize(values: &[f32; GROUP]) -> QuantizedGroup {
     }
     let mut words = [0_i32; 8];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *word = i32::from_ne_bytes(*bytes);
+        *word = i32::from_le_bytes(*bytes);
     }
     // Sums of the halves by folding each onto itself: again a few wide instructions.
     let mut width = GROUP / 4;

@@ -119,6 +119,9 @@ pub(super) fn app_parts(
 ) -> AppParts {
     let model = &prepared.checkpoint.config;
     let mut limits = RequestLimits::new(model.vocab, prepared.plan.max_model_len.0);
+    // What is more than the house holds could only ever be told to come back later.
+    let house = config.scheduling.max_num_seqs.saturating_add(config.scheduling.max_num_queued_reqs);
+    limits.max_sequences = limits.max_sequences.min(house);
     limits.max_logprobs = match config.generation.max_logprobs {
         LogprobsLimit::Vocabulary => model.vocab,
         LogprobsLimit::Count(count) => count.min(model.vocab),

@@ -10,7 +10,7 @@ pub(super) fn print(config: &Config, prepared: &Prepared) {
         tracing::info!("{line}");
     }
     for note in prepared.text.notes() {
-        tracing::warn!("{note}");
+        tracing::info!("{note}");
     }
 }
 

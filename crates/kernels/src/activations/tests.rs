@@ -11,7 +11,7 @@ fn groups_of(input: &Activations, row: usize) -> Vec<QuantizedGroup> {
 }
 
 fn integers(group: &QuantizedGroup) -> Vec<i32> {
-    group.words.iter().flat_map(|word| word.to_ne_bytes()).map(|byte| i32::from(byte as i8)).collect()
+    group.words.iter().flat_map(|word| word.to_le_bytes()).map(|byte| i32::from(byte as i8)).collect()
 }
 
 fn filled(values: &[f32], cols: usize) -> Activations {

@@ -40,7 +40,7 @@ fn seen_input(matrix: &PackedMatrix, values: &[f32]) -> Vec<f32> {
     for row in values.chunks_exact(matrix.cols()) {
         let input = input_of(row, matrix.cols());
         for group in input.group_block(RowBlock::at(0, 1)) {
-            let bytes = group.words.iter().flat_map(|word| word.to_ne_bytes());
+            let bytes = group.words.iter().flat_map(|word| word.to_le_bytes());
             seen.extend(bytes.map(|byte| f32::from(byte as i8) * group.scale));
         }
     }

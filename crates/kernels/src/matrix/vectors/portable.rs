@@ -27,8 +27,11 @@ impl Vectors for Portable {
     const PARTS: usize = 1;
     const MAX_ROWS: usize = 1;
     type F32 = [f32; TILE];
-    type I32 = [i32; TILE];
-    type Bytes = [u8; 64];
+    /// Singles: sums of a group's products are below 2^24, where these are exact, and every machine multiplies them
+    /// fast.
+    type I32 = [f32; TILE];
+    /// Words whose lowest byte comes first in memory.
+    type Bytes = [u32; TILE];
 
     #[inline(always)]
     fn zero(self) -> [f32; TILE] {
@@ -90,57 +93,65 @@ impl Vectors for Portable {
     }
 
     #[inline(always)]
-    fn load_bytes(self, bytes: &[u8; 64], _: usize) -> [u8; 64] {
-        *bytes
+    fn load_bytes(self, bytes: &[u8; 64], _: usize) -> [u32; TILE] {
+        let words = bytes.as_chunks::<4>().0;
+        from_fn(|lane| u32::from_le_bytes(words[lane]))
     }
 
     #[inline(always)]
-    fn low_nibbles(self, bytes: [u8; 64]) -> [u8; 64] {
-        from_fn(|at| bytes[at] & 15)
+    fn low_nibbles(self, words: [u32; TILE]) -> [u32; TILE] {
+        words.map(|word| word & 0x0F0F_0F0F)
     }
 
     #[inline(always)]
-    fn high_nibbles(self, bytes: [u8; 64]) -> [u8; 64] {
-        from_fn(|at| bytes[at] >> 4)
+    fn high_nibbles(self, words: [u32; TILE]) -> [u32; TILE] {
+        words.map(|word| word >> 4 & 0x0F0F_0F0F)
     }
 
     #[inline(always)]
-    fn with_upper_bits(self, values: [u8; 64], plane: [u8; 64], bit: usize, mask: i8) -> [u8; 64] {
-        from_fn(|at| values[at] | ((u16::from(plane[at]) << 4 >> bit) as u8 & mask as u8))
-    }
-
-    #[inline(always)]
-    fn byte_as_f32(self, bytes: [u8; 64], index: usize) -> [f32; TILE] {
-        from_fn(|lane| f32::from(bytes[lane * 4 + index]))
-    }
-
-    #[inline(always)]
-    fn splat_i32(self, value: i32) -> [i32; TILE] {
-        [value; TILE]
-    }
-
-    #[inline(always)]
-    fn dot(self, sum: [i32; TILE], weights: [u8; 64], input: i32) -> [i32; TILE] {
-        let input = input.to_ne_bytes().map(|byte| i32::from(byte as i8));
+    fn with_upper_bits(self, values: [u32; TILE], plane: [u32; TILE], bit: usize, mask: i8) -> [u32; TILE] {
+        // Shifts carry bits from one byte into the next, but these land outside the mask.
+        let mask = u32::from_ne_bytes([mask as u8; 4]);
         from_fn(|lane| {
-            let product = |at: usize| i32::from(weights[lane * 4 + at]) * input[at];
-            sum[lane] + product(0) + product(1) + product(2) + product(3)
+            let moved = if bit < 4 { plane[lane] << (4 - bit) } else { plane[lane] >> (bit - 4) };
+            values[lane] | moved & mask
         })
     }
 
     #[inline(always)]
-    fn wide_start(self, start: i32) -> [i32; TILE] {
+    fn byte_as_f32(self, words: [u32; TILE], index: usize) -> [f32; TILE] {
+        words.map(|word| (word >> (8 * index) & 255) as i32 as f32)
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, value: i32) -> [f32; TILE] {
+        [value as f32; TILE]
+    }
+
+    #[inline(always)]
+    fn dot(self, mut sum: [f32; TILE], weights: [u32; TILE], input: i32) -> [f32; TILE] {
+        for (index, byte) in input.to_le_bytes().into_iter().enumerate() {
+            let (weights, input) = (self.byte_as_f32(weights, index), f32::from(byte as i8));
+            for (sum, weight) in sum.iter_mut().zip(weights) {
+                *sum += weight * input;
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn wide_start(self, start: i32) -> [f32; TILE] {
         self.splat_i32(start)
     }
 
     #[inline(always)]
-    fn dot_wide(self, sum: [i32; TILE], weights: [u8; 64], input: i32) -> [i32; TILE] {
+    fn dot_wide(self, sum: [f32; TILE], weights: [u32; TILE], input: i32) -> [f32; TILE] {
         self.dot(sum, weights, input)
     }
 
     #[inline(always)]
-    fn to_f32(self, value: [i32; TILE]) -> [f32; TILE] {
-        value.map(|value| value as f32)
+    fn to_f32(self, value: [f32; TILE]) -> [f32; TILE] {
+        value
     }
 
     #[inline(always)]
