@@ -1,7 +1,9 @@
-//! Prints how fast matrix products are on this machine: `cargo run --release -p updraft-kernels --example matrix_speed`.
+//! Prints how fast matrix products are on this machine: `cargo run --release -p updraft-kernels --example
+//! matrix_speed`.
 //!
-//! One row of input shows how fast weights are streamed (GB/s), many rows how fast they are multiplied (GOPS: two
-//! for each weight and row). One thread; the best of several runs. `UPDRAFT_KERNELS` chooses the instruction set.
+//! One row of input shows how fast weights are streamed (GB/s), many rows how fast they are multiplied (GOPS:
+//! two for each weight and row). One thread; the best of several runs. `UPDRAFT_KERNELS` chooses the
+//! instruction set.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,8 @@ const BATCHES: [usize; 5] = [1, 4, 8, 64, 1024];
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("instruction set: {}", Isa::selected()?);
     let only = std::env::args().nth(1);
-    for element in ElementType::ALL.into_iter().filter(|e| only.as_ref().is_none_or(|only| only == e.name())) {
+    for element in ElementType::ALL.into_iter().filter(|e| only.as_ref().is_none_or(|only| only == e.name()))
+    {
         for precision in [Precision::Auto, Precision::Float32] {
             if precision == Precision::Float32 && !element.is_quantized() {
                 continue;
@@ -36,8 +39,9 @@ fn measure(
     shape: [usize; 2],
 ) -> Result<(), Box<dyn std::error::Error>> {
     // Bytes that make small scales and floats, none of them subnormal, whatever they stand for.
-    let bytes: Vec<u8> =
-        (0..TensorView::bytes_for(element, &shape)?).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 27) as u8 & 0x1F | 0x20).collect();
+    let bytes: Vec<u8> = (0..TensorView::bytes_for(element, &shape)?)
+        .map(|at| (at.wrapping_mul(0x9E37_79B1) >> 27) as u8 & 0x1F | 0x20)
+        .collect();
     let view = TensorView::new(element, &shape, &bytes)?;
     let start = Instant::now();
     let matrix = PackedMatrix::pack(&view, precision)?;

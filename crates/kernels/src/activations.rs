@@ -1,11 +1,12 @@
 //! The input side of a matrix product: rows of numbers, in the forms that packed matrices read.
 //!
-//! An [`Activations`] is a scratch that is filled again and again. A row is written (and quantised) once and then
-//! shared by every matrix that takes it. Rows are interleaved in blocks of up to [`ROW_BLOCK`], so that a
-//! kernel which works on one block walks through memory in one stream; how rows fall into blocks changes speed only.
+//! An [`Activations`] is a scratch that is filled again and again. A row is written (and quantised) once and
+//! then shared by every matrix that takes it. Rows are interleaved in blocks of up to [`ROW_BLOCK`], so that
+//! a kernel which works on one block walks through memory in one stream; how rows fall into blocks changes
+//! speed only.
 //!
-//! In the quantised form a row is cut into groups of 32 values, each with its own scale: the largest magnitude
-//! becomes 127. What a group becomes depends on its 32 values alone, on every instruction set.
+//! In the quantised form a row is cut into groups of 32 values, each with its own scale: the largest
+//! magnitude becomes 127. What a group becomes depends on its 32 values alone, on every instruction set.
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 
@@ -66,8 +67,8 @@ pub(crate) struct QuantizedGroup {
     pub(crate) scale: f32,
     /// Sum of the integers, times the scale: what a constant weight of 1 would yield.
     pub(crate) scaled_sum: f32,
-    /// Minus the sum of the integers, times 8, 16 and 128: a dot product with unsigned weights of these zero points
-    /// starts from here.
+    /// Minus the sum of the integers, times 8, 16 and 128: a dot product with unsigned weights of these zero
+    /// points starts from here.
     pub(crate) starts: [i32; 3],
     /// The same for the first and the second 16 values, times 32.
     pub(crate) half_starts: [i32; 2],
@@ -191,8 +192,8 @@ pub(crate) struct RowBlock {
 }
 
 impl RowBlock {
-    /// The block that starts at row `first` of `rows`. Room for up to two rows is left empty where that makes fewer
-    /// blocks.
+    /// The block that starts at row `first` of `rows`. Room for up to two rows is left empty where that makes
+    /// fewer blocks.
     pub(crate) fn at(first: usize, rows: usize) -> Self {
         let remaining = rows.saturating_sub(first);
         let width = match remaining {
@@ -302,10 +303,11 @@ impl Task for QuantizeRow<'_> {
 }
 
 /// Quantises one group. Written so that the compiler makes vectors of it: the largest magnitude is found
-/// among bit patterns (which order like the magnitudes) and rounding to nearest, ties to even, is done by an addition.
+/// among bit patterns (which order like the magnitudes) and rounding to nearest, ties to even, is done by an
+/// addition.
 ///
-/// A value that is not finite makes the scale not finite, so that the fault shows in the product (the integers, and with
-/// them the sums, are then arbitrary).
+/// A value that is not finite makes the scale not finite, so that the fault shows in the product (the
+/// integers, and with them the sums, are then arbitrary).
 #[inline(always)]
 fn quantize(values: &[f32; GROUP]) -> QuantizedGroup {
     /// 1.5 * 2^23: the sum with a small number holds that number, rounded, in its lowest bits.

@@ -1,7 +1,8 @@
 //! Which instruction set the kernels use: found once, the same for the whole process.
 //!
-//! Results are bit-identical between runs only on the same instruction set, so the choice never changes while the
-//! process lives. The environment variable [`KERNELS_VARIABLE`] forces one, for tests and for hunting faults.
+//! Results are bit-identical between runs only on the same instruction set, so the choice never changes while
+//! the process lives. The environment variable [`KERNELS_VARIABLE`] forces one, for tests and for hunting
+//! faults.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -40,7 +41,8 @@ impl Isa {
     /// Every set, slowest first.
     pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512];
 
-    /// The set that this process uses: the fastest one that the machine has, or the one that the environment forces.
+    /// The set that this process uses: the fastest one that the machine has, or the one that the environment
+    /// forces.
     pub fn selected() -> Result<Self, IsaError> {
         static SELECTED: OnceLock<Result<Isa, IsaError>> = OnceLock::new();
         SELECTED

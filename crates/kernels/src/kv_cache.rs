@@ -101,8 +101,8 @@ pub enum KvCacheError {
         /// Values in a head.
         head_dim: usize,
     },
-    /// More bytes than can be addressed.
-    #[error("a KV cache of {blocks} blocks is larger than this machine can address; give it fewer blocks")]
+    /// More bytes than can be addressed, or than the system gives.
+    #[error("there is no memory for a KV cache of {blocks} blocks; give it fewer blocks")]
     TooLarge {
         /// Blocks asked for.
         blocks: usize,
@@ -134,7 +134,7 @@ impl KvCache {
             .and_then(|padded| padded.checked_mul(block_size / kind.per_word()))
             .and_then(|words| words.checked_mul(kv_heads))
             .and_then(|words| words.checked_mul(blocks))
-            .filter(|words| *words <= isize::MAX as usize / 4)
+            .filter(|words| has_room_for(*words))
             .ok_or(too_large)?;
         Ok(Self { kind, geometry, keys: Words::zeroed(words), values: Words::zeroed(words) })
     }
@@ -238,6 +238,11 @@ impl KvCache {
             self.values.half(row + dim, lane % 2).store(round(*x), Ordering::Relaxed);
         }
     }
+}
+
+/// Whether the system would give this many words: asked before, because running out later ends the process.
+fn has_room_for(words: usize) -> bool {
+    Vec::<u32>::new().try_reserve_exact(words).is_ok()
 }
 
 /// Memory that is written through atomics (so that writers cannot race) and read as plain vectors.

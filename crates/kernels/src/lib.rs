@@ -1,8 +1,8 @@
 //! CPU arithmetic for language models.
 //!
-//! This crate promises that a result row depends on its own input row alone: never on the other rows of a batch, on
-//! how work is split over threads, or on chunking; results are bit-identical in all those cases. It refuses to
-//! know what a model, a request or a file format is: it is given bytes with a shape and computes.
+//! This crate promises that a result row depends on its own input row alone: never on the other rows of a
+//! batch, on how work is split over threads, or on chunking; results are bit-identical in all those cases. It
+//! refuses to know what a model, a request or a file format is: it is given bytes with a shape and computes.
 //!
 //! It is one of two crates that may hold `unsafe` code; each block carries its argument, and the public
 //! interface is safe wherever disjointness can be checked by the compiler.

@@ -1,12 +1,12 @@
 //! Weight matrices, packed for products with many input rows at once or with a single one.
 //!
-//! A matrix is cut into tiles of 16 output rows, interleaved so that one lane of a register is one output row. A
-//! result is then a sum along one lane, in the order of the columns, whatever the number of input rows: bit for bit
-//! the same alone, in a batch, and with the tiles spread over threads in any way. Results differ (in the last bits)
-//! between instruction sets only.
+//! A matrix is cut into tiles of 16 output rows, interleaved so that one lane of a register is one output
+//! row. A result is then a sum along one lane, in the order of the columns, whatever the number of input
+//! rows: bit for bit the same alone, in a batch, and with the tiles spread over threads in any way. Results
+//! differ (in the last bits) between instruction sets only.
 //!
-//! Weights keep the width they have in the checkpoint. This module refuses to know where they come from or what
-//! they are for.
+//! Weights keep the width they have in the checkpoint. This module refuses to know where they come from or
+//! what they are for.
 
 mod accurate;
 mod blocks;
@@ -29,7 +29,9 @@ use crate::activations::Activations;
 use crate::cpu_features::{Isa, IsaError};
 use crate::memory::AlignedVec;
 use crate::tensor::{ElementType, TensorError, TensorView};
-use blocks::{IntegerBlock, Q4_0Block, Q4_1Block, Q4KBlock, Q5_0Block, Q5_1Block, Q5KBlock, Q6KBlock, Q8_0Block};
+use blocks::{
+    IntegerBlock, Q4_0Block, Q4_1Block, Q4KBlock, Q5_0Block, Q5_1Block, Q5KBlock, Q6KBlock, Q8_0Block,
+};
 use float::{FloatColumn, FloatProduct, Halves, Singles, UpperHalves};
 use integer::QuantizedProduct;
 use job::{Job, tile_of};
@@ -113,7 +115,8 @@ macro_rules! with_storage {
 }
 
 impl PackedMatrix {
-    /// Packs a tensor of two dimensions. Every value is looked at, so a matrix that exists has finite values only.
+    /// Packs a tensor of two dimensions. Every value is looked at, so a matrix that exists has finite values
+    /// only.
     pub fn pack(view: &TensorView<'_>, precision: Precision) -> Result<Self, PackError> {
         let isa = Isa::selected()?;
         view.check()?;
@@ -168,7 +171,8 @@ impl PackedMatrix {
         integers && self.precision == Precision::Auto
     }
 
-    /// The values of one row, exactly as the checkpoint has them. For tables that are shared with the output product.
+    /// The values of one row, exactly as the checkpoint has them. For tables that are shared with the output
+    /// product.
     ///
     /// # Panics
     /// If there is no such row, or `out` is not as long as a row.
@@ -189,9 +193,15 @@ impl PackedMatrix {
     /// `16 * tile .. 16 * (tile + 1)` (as far as they exist) of row `r` of `out`, plus the bias.
     ///
     /// # Panics
-    /// If the input has another length or not the form that [`PackedMatrix::needs_quantized_input`] asks for, if there
-    /// are fewer tiles or biases, or if `out` is too small.
-    pub fn multiply(&self, input: &Activations, bias: Option<&[f32]>, tiles: Range<usize>, out: &OutputRows<'_>) {
+    /// If the input has another length or not the form that [`PackedMatrix::needs_quantized_input`] asks for,
+    /// if there are fewer tiles or biases, or if `out` is too small.
+    pub fn multiply(
+        &self,
+        input: &Activations,
+        bias: Option<&[f32]>,
+        tiles: Range<usize>,
+        out: &OutputRows<'_>,
+    ) {
         assert_eq!(input.cols(), self.cols, "length of input rows");
         assert!(tiles.end <= self.tiles(), "tile {} of {}", tiles.end, self.tiles());
         assert!(bias.is_none_or(|bias| bias.len() == self.rows), "length of the bias");

@@ -1,7 +1,8 @@
-//! Memory that arithmetic works on: files mapped read-only, and aligned arrays that cost nothing until touched.
+//! Memory that arithmetic works on: files mapped read-only, and aligned arrays that cost nothing until
+//! touched.
 //!
-//! Nothing here knows what the bytes mean. A [`MappedFile`] promises that its bytes stay readable while it lives;
-//! an [`AlignedVec`] that its storage starts on a 64-byte border and begins as zeros.
+//! Nothing here knows what the bytes mean. A [`MappedFile`] promises that its bytes stay readable while it
+//! lives; an [`AlignedVec`] that its storage starts on a 64-byte border and begins as zeros.
 
 mod aligned;
 #[cfg(test)]
@@ -18,8 +19,8 @@ pub use aligned::{AlignedVec, Plain};
 
 /// A file mapped read-only.
 ///
-/// The file must not shrink or change while it is mapped: as with every mapping, a reader would then see the change
-/// or be ended by the system. Checkpoints are replaced by renaming, which is safe.
+/// The file must not shrink or change while it is mapped: as with every mapping, a reader would then see the
+/// change or be ended by the system. Checkpoints are replaced by renaming, which is safe.
 #[derive(Debug)]
 pub struct MappedFile {
     /// Absent for an empty file, which cannot be mapped.
@@ -45,8 +46,8 @@ impl MappedFile {
         self.map.as_deref().unwrap_or(&[])
     }
 
-    /// Tells the system that the pages that lie wholly within this range of bytes are not needed for now; they come
-    /// back from the file when read again. Only a hint: what cannot be done is left undone.
+    /// Tells the system that the pages that lie wholly within this range of bytes are not needed for now;
+    /// they come back from the file when read again. Only a hint: what cannot be done is left undone.
     pub fn release(&self, range: Range<usize>) {
         let Some(map) = &self.map else { return };
         let page = page_size();
@@ -56,8 +57,8 @@ impl MappedFile {
         if first >= end {
             return;
         }
-        // SAFETY: the mapping is file-backed and never written, so dropping its pages loses nothing: a later read
-        // through any slice loads the same bytes from the file again.
+        // SAFETY: the mapping is file-backed and never written, so dropping its pages loses nothing: a later
+        // read through any slice loads the same bytes from the file again.
         let outcome = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, first, end - first) };
         // A refusal only means that the pages stay, which is allowed.
         drop(outcome);

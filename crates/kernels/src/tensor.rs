@@ -1,8 +1,8 @@
 //! Tensors as they lie in a checkpoint: bytes with an element type and a shape, and their plain meaning.
 //!
 //! This module owns the definition of every storage type (block length, block size, how a block becomes
-//! numbers). [`TensorView::dequantize_row`] is the plain reference that all fast paths are tested against; it is
-//! written for clearness. It knows nothing of files: where the bytes come from is the business of a
+//! numbers). [`TensorView::dequantize_row`] is the plain reference that all fast paths are tested against; it
+//! is written for clearness. It knows nothing of files: where the bytes come from is the business of a
 //! [`TensorSource`].
 
 mod dequantize;
@@ -131,7 +131,7 @@ pub enum TensorError {
         actual: usize,
     },
     /// A row is no whole number of blocks.
-    #[error("rows of {cols} values cannot be stored as {element}, whose blocks have {} values", .element.block_len())]
+    #[error("rows of {cols} values cannot be stored as {element} in blocks of {}", .element.block_len())]
     BrokenBlock {
         /// The storage type.
         element: ElementType,
@@ -254,7 +254,8 @@ pub trait TensorSource: Sync {
     /// The tensor of that name, if the checkpoint has it.
     fn tensor(&self, name: &str) -> Option<TensorView<'_>>;
 
-    /// Tells that the bytes of this tensor will not be read again soon, so that their memory can be given back.
+    /// Tells that the bytes of this tensor will not be read again soon, so that their memory can be given
+    /// back.
     fn release(&self, name: &str);
 
     /// The file that holds the tensor (or should), for messages.

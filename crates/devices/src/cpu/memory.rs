@@ -79,7 +79,7 @@ impl Memory {
             attention: shapes.iter().map(|s| (*s, Plan::new(s, threads, options.max_rows))).collect(),
             scratch: (0..threads).map(|_| Mutex::new(Scratch::new(&shapes))).collect(),
             spans: Vec::with_capacity(options.max_rows),
-            tables: Vec::new(),
+            tables: Vec::with_capacity(options.max_rows + options.blocks.0 as usize),
             threads,
         })
     }

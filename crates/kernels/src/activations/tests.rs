@@ -1,5 +1,7 @@
 //! Tests of quantising and of how rows are interleaved.
 
+#![allow(clippy::float_cmp, reason = "bit for bit is what is promised")]
+
 use proptest::prelude::*;
 
 use super::*;
@@ -24,7 +26,8 @@ fn filled(values: &[f32], cols: usize) -> Activations {
 fn blocks_cover_all_rows_in_order() {
     for rows in 0..40 {
         let blocks: Vec<RowBlock> = RowBlock::within(0, rows).collect();
-        let covered: Vec<usize> = blocks.iter().flat_map(|block| block.first..block.first + block.rows).collect();
+        let covered: Vec<usize> =
+            blocks.iter().flat_map(|block| block.first..block.first + block.rows).collect();
         assert_eq!(covered, (0..rows).collect::<Vec<_>>());
         for block in &blocks {
             assert!((block.first..block.first + block.rows).all(|row| RowBlock::of(row, rows) == *block));

@@ -77,8 +77,10 @@ fn impossible_sizes_are_refused() {
     assert_eq!(refused(geometry(1, 8, 24)), KvCacheError::BlockSize { block_size: 24 });
     assert_eq!(refused(geometry(1, 8, 0)), KvCacheError::BlockSize { block_size: 0 });
     assert_eq!(refused(geometry(0, 8, 16)), KvCacheError::Empty { kv_heads: 0, head_dim: 8 });
-    let huge = KvGeometry { blocks: usize::MAX / 64, ..geometry(4, 64, 16) };
-    assert_eq!(refused(huge), KvCacheError::TooLarge { blocks: usize::MAX / 64 });
+    // More than can be counted, more than can be addressed, more than there is.
+    for blocks in [usize::MAX / 64, usize::MAX / 64 / 4096, 1 << 36] {
+        assert_eq!(refused(KvGeometry { blocks, ..geometry(4, 64, 16) }), KvCacheError::TooLarge { blocks });
+    }
 }
 
 #[test]

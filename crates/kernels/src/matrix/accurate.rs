@@ -1,5 +1,5 @@
-//! Products of integer weights with plain input: a few tiles at a time become singles, which the product with float
-//! weights then takes.
+//! Products of integer weights with plain input: a few tiles at a time become singles, which the product with
+//! float weights then takes.
 //!
 //! The singles are exactly what the plain reference yields. They live in a scratch of the thread, so that a
 //! step allocates nothing once it has grown.
@@ -65,7 +65,8 @@ impl<B: IntegerBlock> Task for Unpack<'_, B> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, v: V) {
-        // Always `B::GROUPS`, but calculated, so that the compiler does not write the loop out for every group.
+        // Always `B::GROUPS`, but calculated, so that the compiler does not write the loop out for every
+        // group.
         let groups = self.columns.len() / GROUP / self.blocks.len();
         let mut columns = self.columns.as_chunks_mut::<GROUP>().0.iter_mut();
         for block in self.blocks {

@@ -1,11 +1,13 @@
 //! Integer weights as they lie in memory: sixteen rows of a checkpoint's blocks, interleaved.
 //!
-//! A block here holds the same stretch of 16 rows (a tile), so that one register holds the same thing of each row. It
-//! takes no more bits than the checkpoint's (scales are kept as they are; only the 6-bit ones become bytes).
+//! A block here holds the same stretch of 16 rows (a tile), so that one register holds the same thing of each
+//! row. It takes no more bits than the checkpoint's (scales are kept as they are; only the 6-bit ones become
+//! bytes).
 //!
-//! Nibbles of a group of 32 values: byte `4 * row + t` of `nibbles[j]` holds value `8 j + t` in its lower half
-//! and value `8 j + 4 + t` in its upper half. So eight registers of bytes come out, of which number `i` has in each lane
-//! the four values from `4 i`; further bits lie in planes in the same byte, at a bit that depends on `i`.
+//! Nibbles of a group of 32 values: byte `4 * row + t` of `nibbles[j]` holds value `8 j + t` in its lower
+//! half and value `8 j + 4 + t` in its upper half. So eight registers of bytes come out, of which number `i`
+//! has in each lane the four values from `4 i`; further bits lie in planes in the same byte, at a bit that
+//! depends on `i`.
 
 mod k_quants;
 mod simple;
@@ -70,9 +72,11 @@ pub(super) trait IntegerBlock: Plain {
 #[inline(always)]
 fn unpack_nibbles<V: Vectors>(v: V, part: usize, nibbles: &[TileBytes; 4]) -> [V::Bytes; 8] {
     let packed = nibbles.each_ref().map(|bytes| v.load_bytes(bytes, part));
-    std::array::from_fn(|i| {
-        if i % 2 == 0 { v.low_nibbles(packed[i / 2]) } else { v.high_nibbles(packed[i / 2]) }
-    })
+    std::array::from_fn(
+        |i| {
+            if i % 2 == 0 { v.low_nibbles(packed[i / 2]) } else { v.high_nibbles(packed[i / 2]) }
+        },
+    )
 }
 
 /// Adds the fifth bits: bit `i` of a byte of the plane belongs to register `i`.

@@ -1,7 +1,7 @@
 //! Products with float weights, in single precision arithmetic.
 //!
-//! Storage is `[tile][column of the matrix][16 rows]`: a lane is an output row, and the values along a row are taken in
-//! order. Several tiles are worked on at once only to keep the arithmetic units busy.
+//! Storage is `[tile][column of the matrix][16 rows]`: a lane is an output row, and the values along a row
+//! are taken in order. Several tiles are worked on at once only to keep the arithmetic units busy.
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 #![allow(clippy::needless_range_loop, reason = "counted loops are what the compiler keeps in registers")]
@@ -108,8 +108,8 @@ pub(super) struct FloatProduct<'a, W> {
     pub(super) job: Job<'a>,
 }
 
-/// Registers of results for one input row, where only one is worked on: they belong to different parts or tiles, so
-/// that their additions overlap.
+/// Registers of results for one input row, where only one is worked on: they belong to different parts or
+/// tiles, so that their additions overlap.
 const STRANDS: usize = 4;
 /// The same where several input rows are worked on.
 const FEW_STRANDS: usize = STRANDS / 2;
@@ -137,7 +137,8 @@ impl<W: FloatColumn> Task for FloatProduct<'_, W> {
 }
 
 impl<W: FloatColumn> FloatProduct<'_, W> {
-    /// Some tiles for one block of input rows: as many tiles at once as `S` strands make up, `R` rows at a time.
+    /// Some tiles for one block of input rows: as many tiles at once as `S` strands make up, `R` rows at a
+    /// time.
     #[inline(always)]
     fn tiles<V: Vectors, const S: usize, const R: usize>(&self, v: V, tiles: Range<usize>, rows: RowBlock) {
         let input = self.job.input.float_block(rows).as_chunks::<R>().0;
@@ -161,8 +162,8 @@ impl<W: FloatColumn> FloatProduct<'_, W> {
     }
 }
 
-/// `S` strands of weights times `R` rows of input, given column by column. The results of the tiles that the strands make
-/// up come first.
+/// `S` strands of weights times `R` rows of input, given column by column. The results of the tiles that the
+/// strands make up come first.
 #[inline(always)]
 fn results<V: Vectors, W: FloatColumn, const S: usize, const R: usize>(
     v: V,

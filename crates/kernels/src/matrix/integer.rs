@@ -1,8 +1,8 @@
 //! Products of integer weights with quantised input.
 //!
 //! A lane is an output row and the values along a row are taken in order, so a result is made by the same
-//! operations whatever the number of input rows. A group is unpacked once for all rows of a block. Within a group the
-//! arithmetic is in integers and exact.
+//! operations whatever the number of input rows. A group is unpacked once for all rows of a block. Within a
+//! group the arithmetic is in integers and exact.
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 
@@ -11,8 +11,8 @@ use super::job::{Job, Steps, each_row, tile_of};
 use super::vectors::{TILE, Task, Vectors};
 use crate::activations::{GROUP, QuantizedGroup, ROW_BLOCK, RowBlock};
 
-/// How far ahead of their use weights are asked for, in bytes, where they are too quickly used up for the machine to
-/// do it by itself.
+/// How far ahead of their use weights are asked for, in bytes, where they are too quickly used up for the
+/// machine to do it by itself.
 const PREFETCH_BYTES: usize = 2048;
 
 /// A product with input quantised to 8 bits.
@@ -97,7 +97,12 @@ fn sums<V: Vectors, B: IntegerBlock, const R: usize>(
 
 /// Adds the product of a group of weights with a group of one input row.
 #[inline(always)]
-fn add_group<V: Vectors, B: IntegerBlock>(v: V, group: &Group<V>, input: &QuantizedGroup, sum: V::F32) -> V::F32 {
+fn add_group<V: Vectors, B: IntegerBlock>(
+    v: V,
+    group: &Group<V>,
+    input: &QuantizedGroup,
+    sum: V::F32,
+) -> V::F32 {
     let scale = v.splat(input.scale);
     match B::FORM {
         Form::Affine => {

@@ -1,7 +1,7 @@
 //! What one call of a product has to compute, and the order in which it walks through it.
 //!
-//! Input rows are taken in chunks that stay in the second-level cache while all tiles pass; within a chunk, a few tiles
-//! stay in a near cache while all blocks of rows pass. None of this changes a result.
+//! Input rows are taken in chunks that stay in the second-level cache while all tiles pass; within a chunk, a
+//! few tiles stay in a near cache while all blocks of rows pass. None of this changes a result.
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 
@@ -14,8 +14,8 @@ use crate::activations::{Activations, ROW_BLOCK};
 /// Bytes of input rows that are worked on before the weights are read again.
 const CHUNK_BYTES: usize = 384 * 1024;
 
-/// Tiles that are computed for one block of rows before the next block: their results lie side by side, so that a
-/// large result is not written in pieces of a cache line, each in another page.
+/// Tiles that are computed for one block of rows before the next block: their results lie side by side, so
+/// that a large result is not written in pieces of a cache line, each in another page.
 const TILE_GROUP: usize = 4;
 
 /// One product: some tiles of a matrix, all rows of an input.
@@ -33,8 +33,8 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The input rows, cut into ranges whose data (at `bytes_per_row`) fits a cache. All but the last are whole
-    /// blocks.
+    /// The input rows, cut into ranges whose data (at `bytes_per_row`) fits a cache. All but the last are
+    /// whole blocks.
     #[inline(always)]
     pub(super) fn row_chunks(&self, bytes_per_row: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.input.rows();
@@ -74,7 +74,8 @@ impl Job<'_> {
     }
 }
 
-/// The steps along a block of input rows, each of which consists of several passes' shares: those of one pass.
+/// The steps along a block of input rows, each of which consists of several passes' shares: those of one
+/// pass.
 ///
 /// Advances by moving a pointer, which leaves kernels with the addresses that the machine likes best.
 #[derive(Clone, Copy)]
@@ -105,8 +106,8 @@ impl<'a, T> Steps<'a, T> {
     }
 }
 
-/// Does something for each of up to eight rows, written out: sums stay in registers only where no loop is left, and
-/// the compiler keeps long loops.
+/// Does something for each of up to eight rows, written out: sums stay in registers only where no loop is
+/// left, and the compiler keeps long loops.
 macro_rules! each_row {
     ($r:ident < $rows:ident, $body:expr) => {
         each_row!($r < $rows, $body; 0 1 2 3 4 5 6 7)

@@ -36,8 +36,8 @@ impl<'a> OutputRows<'a> {
     /// The same for memory that is otherwise reached through raw pointers too: `len` values from `start` on.
     ///
     /// # Safety
-    /// The memory is valid for reads and writes during `'a`. Threads keep apart as for [`OutputRows::new`], and
-    /// nobody else touches what a product writes while it runs.
+    /// The memory is valid for reads and writes during `'a`. Threads keep apart as for [`OutputRows::new`],
+    /// and nobody else touches what a product writes while it runs.
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<f32>, len: usize, stride: usize) -> Self {
         Self { start, len, stride, values: PhantomData }
@@ -53,7 +53,9 @@ impl<'a> OutputRows<'a> {
     pub(super) fn holds(&self, rows: usize, cols: usize) -> bool {
         cols <= self.stride
             && rows.checked_sub(1).is_none_or(|last| {
-                last.checked_mul(self.stride).and_then(|start| start.checked_add(cols)).is_some_and(|end| end <= self.len)
+                last.checked_mul(self.stride)
+                    .and_then(|start| start.checked_add(cols))
+                    .is_some_and(|end| end <= self.len)
             })
     }
 
@@ -62,15 +64,18 @@ impl<'a> OutputRows<'a> {
     pub(super) fn write(&self, row: usize, col: usize, values: &[f32; TILE]) {
         let start = row * self.stride + col;
         assert!(col + TILE <= self.stride && start + TILE <= self.len, "a result is out of its place");
-        // SAFETY: the range was just checked to lie within the slice, which is borrowed exclusively for `'a`. That
-        // no other thread touches these columns of this row now is what the caller of `new` promised.
+        // SAFETY: the range was just checked to lie within the slice, which is borrowed exclusively for `'a`.
+        // That no other thread touches these columns of this row now is what the caller of `new` promised.
         unsafe { self.start.add(start).cast::<[f32; TILE]>().write(*values) };
     }
 
     /// Writes less than a tile into a row from column `col` on.
     pub(super) fn write_part(&self, row: usize, col: usize, values: &[f32]) {
         let start = row * self.stride + col;
-        assert!(col + values.len() <= self.stride && start + values.len() <= self.len, "a result is out of its place");
+        assert!(
+            col + values.len() <= self.stride && start + values.len() <= self.len,
+            "a result is out of its place"
+        );
         // SAFETY: as in `write`.
         unsafe { self.start.add(start).copy_from_nonoverlapping(NonNull::from(values).cast(), values.len()) };
     }

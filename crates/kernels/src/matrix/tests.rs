@@ -1,5 +1,7 @@
 //! Tests of packing and of every product path against the plain reference.
 
+#![allow(clippy::float_cmp, reason = "bit for bit is what is promised")]
+
 mod sample;
 
 use proptest::prelude::*;
@@ -80,9 +82,14 @@ fn a_row_is_the_same_in_every_batch_and_split() {
         let (rows, cols) = (sample.rows(), sample.cols());
         let values = noise(33 * cols, 11);
         for matrix in all_ways(&sample) {
-            let alone: Vec<f32> = values.chunks_exact(cols).flat_map(|row| product(&matrix, row, None)).collect();
+            let alone: Vec<f32> =
+                values.chunks_exact(cols).flat_map(|row| product(&matrix, row, None)).collect();
             for batch in [2, 3, 7, 8, 12, 33] {
-                assert_eq!(product(&matrix, &values[..batch * cols], None), alone[..batch * rows], "batch {batch}");
+                assert_eq!(
+                    product(&matrix, &values[..batch * cols], None),
+                    alone[..batch * rows],
+                    "batch {batch}"
+                );
             }
             for split in [1, 2, 3, 5] {
                 let mut out = vec![f32::NAN; 33 * rows];
@@ -216,7 +223,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn packing_loses_nothing(kind in 0..ElementType::ALL.len(), rows in 1..40_usize, blocks in 1..4_usize, seed: u64) {
+    fn packing_loses_nothing(
+        kind in 0..ElementType::ALL.len(),
+        rows in 1..40_usize,
+        blocks in 1..4_usize,
+        seed: u64,
+    ) {
         let element = ElementType::ALL[kind];
         let sample = Sample::new(element, rows, blocks * element.block_len(), seed);
         let expected = sample.view().to_f32().unwrap();

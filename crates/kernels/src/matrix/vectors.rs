@@ -1,12 +1,17 @@
-//! The vocabulary of matrix products: sixteen output rows, as one or two registers, with integer dot products.
+//! The vocabulary of matrix products: sixteen output rows, as one or two registers, with integer dot
+//! products.
 //!
 //! Kernels are written once, over [`Vectors`]; each instruction set says how an operation is done. Unlike
-//! [`crate::lanes`], whose values are always sixteen numbers, a value here is one register, since these kernels
-//! count registers. A value of a `Vectors` type proves that the machine has its instructions, so its methods are safe to call: only [`dispatch`]
-//! makes such values, inside a function that is compiled for those instructions. Everything between that function
-//! and the instructions is inlined, which is what `inline(always)` on every method is for.
+//! [`crate::lanes`], whose values are always sixteen numbers, a value here is one register, since these
+//! kernels count registers. A value of a `Vectors` type proves that the machine has its instructions, so its
+//! methods are safe to call: only [`dispatch`] makes such values, inside a function that is compiled for
+//! those instructions. Everything between that function and the instructions is inlined, which is what
+//! `inline(always)` on every method is for.
 
-#![allow(clippy::inline_always, reason = "operations must dissolve in the function that enables their instructions")]
+#![allow(
+    clippy::inline_always,
+    reason = "operations must dissolve in the function that enables their instructions"
+)]
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -68,8 +73,8 @@ pub(crate) trait Vectors: Copy {
     fn low_nibbles(self, bytes: Self::Bytes) -> Self::Bytes;
     /// The upper four bits of each byte.
     fn high_nibbles(self, bytes: Self::Bytes) -> Self::Bytes;
-    /// `values`, with those bits of `plane` that start at `bit` and are as many as `mask` has moved to bit 4 and
-    /// above. `mask` is 0x10 or 0x30; `values` have nothing there.
+    /// `values`, with those bits of `plane` that start at `bit` and are as many as `mask` has moved to bit 4
+    /// and above. `mask` is 0x10 or 0x30; `values` have nothing there.
     fn with_upper_bits(self, values: Self::Bytes, plane: Self::Bytes, bit: usize, mask: i8) -> Self::Bytes;
     /// Byte `index` of each lane as a number.
     fn byte_as_f32(self, bytes: Self::Bytes, index: usize) -> Self::F32;
@@ -81,8 +86,8 @@ pub(crate) trait Vectors: Copy {
     fn dot(self, sum: Self::I32, weights: Self::Bytes, input: i32) -> Self::I32;
     /// Where [`Vectors::dot_wide`] starts from, given minus 128 times the sum of the input values.
     fn wide_start(self, start: i32) -> Self::I32;
-    /// As [`Vectors::dot`] for weights up to 255 whose zero point is 128; together with `wide_start` the result is
-    /// that for the signed weights.
+    /// As [`Vectors::dot`] for weights up to 255 whose zero point is 128; together with `wide_start` the
+    /// result is that for the signed weights.
     fn dot_wide(self, sum: Self::I32, weights: Self::Bytes, input: i32) -> Self::I32;
     /// Integers as numbers.
     fn to_f32(self, value: Self::I32) -> Self::F32;

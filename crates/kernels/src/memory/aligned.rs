@@ -88,8 +88,9 @@ impl<T: Plain> AlignedVec<T> {
         copy
     }
 
-    /// Asks the system to back a large array by large pages, which makes streaming through it cheaper. Written to
-    /// sparsely, such an array takes more memory: for arrays that will be filled. Call before the first write.
+    /// Asks the system to back a large array by large pages, which makes streaming through it cheaper.
+    /// Written to sparsely, such an array takes more memory: for arrays that will be filled. Call before the
+    /// first write.
     #[must_use]
     pub fn with_large_pages(self) -> Self {
         #[cfg(target_os = "linux")]
@@ -117,14 +118,15 @@ impl<T: Plain> AlignedVec<T> {
     pub fn discard(&mut self) {
         #[cfg(target_os = "linux")]
         if let Storage::Mapped(map) = &self.storage {
-            // SAFETY: a private anonymous mapping reads as zeros after this, which are values of `T`; `&mut self`
-            // says that nobody holds a reference into it.
+            // SAFETY: a private anonymous mapping reads as zeros after this, which are values of `T`; `&mut
+            // self` says that nobody holds a reference into it.
             let outcome = unsafe { map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
             if outcome.is_ok() {
                 return;
             }
         }
-        // SAFETY: `start` is valid for `len` values that this vector owns alone, and zero bytes are a value of `T`.
+        // SAFETY: `start` is valid for `len` values that this vector owns alone, and zero bytes are a value
+        // of `T`.
         unsafe { self.start.as_ptr().write_bytes(0, self.len) };
     }
 }
@@ -133,8 +135,8 @@ impl<T: Plain> Deref for AlignedVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` is aligned and valid for `len` initialised values (zeros at first) while `self` lives;
-        // for an empty vector it dangles but is aligned, which an empty slice allows.
+        // SAFETY: `start` is aligned and valid for `len` initialised values (zeros at first) while `self`
+        // lives; for an empty vector it dangles but is aligned, which an empty slice allows.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of mapped files and aligned arrays.
 
+#![allow(clippy::float_cmp, reason = "bit for bit is what is promised")]
+
 use std::io::Write;
 
 use super::*;

@@ -90,8 +90,8 @@ fn q5_k(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Bytes: 128 of nibbles, 64 of upper two bits, 16 signed scales, d. Each half of the block (128 values) is four
-/// groups of 32, whose nibbles share 64 bytes and whose upper bits share 32.
+/// Bytes: 128 of nibbles, 64 of upper two bits, 16 signed scales, d. Each half of the block (128 values) is
+/// four groups of 32, whose nibbles share 64 bytes and whose upper bits share 32.
 fn q6_k(block: &[u8], out: &mut [f32]) {
     let d = half_at(block, 208);
     for (group, out) in out.chunks_exact_mut(32).enumerate() {

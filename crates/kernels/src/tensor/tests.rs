@@ -1,5 +1,7 @@
 //! Tests of shapes, and of each storage type against blocks worked out by hand.
 
+#![allow(clippy::float_cmp, reason = "bit for bit is what is promised")]
+
 use super::*;
 
 fn half_bytes(value: f32) -> [u8; 2] {

@@ -64,8 +64,8 @@ struct Q6KGroup {
 macro_rules! plain {
     ($($block:ty: $bytes:literal),*) => {
         $(
-            // SAFETY: arrays of numbers, all a multiple of 16 bytes long, so nothing is padded (the size below
-            // is their sum); every bit pattern is a value, and the alignment is 2.
+            // SAFETY: arrays of numbers, all a multiple of 16 bytes long, so nothing is padded (the size
+            // below is their sum); every bit pattern is a value, and the alignment is 2.
             unsafe impl Plain for $block {}
             const _: () = assert!(size_of::<$block>() == $bytes * 16);
         )*
@@ -78,7 +78,12 @@ plain!(Q4KBlock: 148, Q5KBlock: 180, Q6KBlock: 210);
 type ScaleAndMinimum<V> = (<V as Vectors>::F32, <V as Vectors>::F32);
 
 #[inline(always)]
-fn affine_head<V: Vectors>(v: V, part: usize, scales: &TileHalves, minimums: &TileHalves) -> ScaleAndMinimum<V> {
+fn affine_head<V: Vectors>(
+    v: V,
+    part: usize,
+    scales: &TileHalves,
+    minimums: &TileHalves,
+) -> ScaleAndMinimum<V> {
     (v.load_f16(scales, part), v.mul(v.load_f16(minimums, part), v.splat(-1.0)))
 }
 
@@ -194,8 +199,8 @@ impl IntegerBlock for Q6KBlock {
     }
 }
 
-/// One of the groups. Taking the rest of the division, rather than checking, keeps the compiler from finding out that
-/// a loop over groups ends after eight rounds and writing it out.
+/// One of the groups. Taking the rest of the division, rather than checking, keeps the compiler from finding
+/// out that a loop over groups ends after eight rounds and writing it out.
 #[inline(always)]
 fn group_of<T>(groups: &[T; 8], index: usize) -> &T {
     debug_assert!(index < 8);

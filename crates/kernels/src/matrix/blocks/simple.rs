@@ -55,8 +55,8 @@ pub(in crate::matrix) struct Q8_0Block {
 macro_rules! plain {
     ($($block:ty: $bytes:literal),*) => {
         $(
-            // SAFETY: arrays of numbers, all a multiple of 32 bytes long, so nothing is padded (the size below
-            // is their sum); every bit pattern is a value, and the alignment is 2.
+            // SAFETY: arrays of numbers, all a multiple of 32 bytes long, so nothing is padded (the size
+            // below is their sum); every bit pattern is a value, and the alignment is 2.
             unsafe impl Plain for $block {}
             const _: () = assert!(size_of::<$block>() == $bytes * 16);
         )*

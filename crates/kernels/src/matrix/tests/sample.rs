@@ -17,7 +17,7 @@ impl Sample {
         let bytes = TensorView::bytes_for(element, &[rows, cols]).unwrap();
         let mut sample = Self { element, shape: [rows, cols], bytes: vec![0; bytes] };
         for block in sample.bytes.chunks_exact_mut(element.block_bytes()) {
-            block.iter_mut().for_each(|byte| *byte = random.next() as u8);
+            block.fill_with(|| random.next() as u8);
             for (at, scale) in scales(element).into_iter().zip([0.02, -0.3]) {
                 let value = scale * (random.number() + 1.5);
                 write_float(element, &mut block[at..], value);

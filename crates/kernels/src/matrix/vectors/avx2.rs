@@ -2,12 +2,12 @@
 
 use std::arch::x86_64::{
     __m256, __m256i, _MM_HINT_T0, _mm_loadl_epi64, _mm_loadu_si128, _mm_prefetch, _mm256_abs_epi8,
-    _mm256_add_epi32, _mm256_and_si256, _mm256_castsi256_ps, _mm256_cvtepi8_epi32,
-    _mm256_cvtepi32_ps, _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_dpbusd_avx_epi32,
-    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps,
-    _mm256_or_si256, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setzero_ps,
-    _mm256_setzero_si256, _mm256_sign_epi8, _mm256_slli_epi16, _mm256_slli_epi32, _mm256_srli_epi16,
-    _mm256_srli_epi32, _mm256_storeu_ps, _mm256_sub_ps, _mm256_xor_si256,
+    _mm256_add_epi32, _mm256_and_si256, _mm256_castsi256_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_dpbusd_avx_epi32, _mm256_fmadd_ps,
+    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps,
+    _mm256_or_si256, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_setzero_ps, _mm256_setzero_si256, _mm256_sign_epi8, _mm256_slli_epi16, _mm256_slli_epi32,
+    _mm256_srli_epi16, _mm256_srli_epi32, _mm256_storeu_ps, _mm256_sub_ps, _mm256_xor_si256,
 };
 
 use super::{TILE, Task, Vectors};
@@ -43,8 +43,8 @@ macro_rules! operations {
         $(
             #[inline(always)]
             fn $name(self, $($arg: $type),*) -> $out {
-                // SAFETY: `self` exists only on machines with these instructions; memory is read and written through
-                // slices of exactly the length of the access.
+                // SAFETY: `self` exists only on machines with these instructions; memory is read and written
+                // through slices of exactly the length of the access.
                 unsafe { $body }
             }
         )*
@@ -131,8 +131,8 @@ impl<const VNNI: bool> Vectors for Avx2<VNNI> {
             if VNNI {
                 return _mm256_dpbusd_avx_epi32(sum, weights, input);
             }
-            // Pairs of full bytes would overflow 16 bits. With signed weights, magnitude and sign apart, a pair is at
-            // most 2 * 128 * 127 = 32512, which fits.
+            // Pairs of full bytes would overflow 16 bits. With signed weights, magnitude and sign apart, a
+            // pair is at most 2 * 128 * 127 = 32512, which fits.
             let signed = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
             let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(signed), _mm256_sign_epi8(input, signed));
             _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))

@@ -1,8 +1,8 @@
 //! AVX-512: a tile is one register.
 
 use std::arch::x86_64::{
-    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256,
-    _mm512_and_si512, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_and_si512,
+    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
     _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
     _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
     _mm512_setzero_ps, _mm512_slli_epi16, _mm512_slli_epi32, _mm512_srli_epi16, _mm512_srli_epi32,
@@ -27,8 +27,8 @@ macro_rules! operations {
         $(
             #[inline(always)]
             fn $name(self, $($arg: $type),*) -> $out {
-                // SAFETY: `self` exists only on machines with these instructions; memory is read and written through
-                // references to arrays of exactly the size of the access.
+                // SAFETY: `self` exists only on machines with these instructions; memory is read and written
+                // through references to arrays of exactly the size of the access.
                 unsafe { $body }
             }
         )*

@@ -100,7 +100,8 @@ impl Vectors for OneLane {
 
     #[inline(always)]
     fn dot(self, sum: i32, weights: [u8; 4], input: i32) -> i32 {
-        let products = weights.iter().zip(input.to_le_bytes()).map(|(&w, x)| i32::from(w) * i32::from(x as i8));
+        let products =
+            weights.iter().zip(input.to_le_bytes()).map(|(&w, x)| i32::from(w) * i32::from(x as i8));
         sum + products.sum::<i32>()
     }
 

@@ -17,8 +17,9 @@ pub(super) fn run<T: Task>(task: T) -> T::Output {
 /// A finite half as a single, without branches.
 #[inline(always)]
 pub(super) fn half_to_f32(bits: u16) -> f32 {
-    /// 2^112: moves the exponent from a half's bias to a single's, and makes subnormal halves normal on the way.
-    const REBIAS: f32 = 5.192_296_858_534_828e33;
+    /// 2^112: moves the exponent from a half's bias to a single's, and makes subnormal halves normal on the
+    /// way.
+    const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
     let magnitude = f32::from_bits(u32::from(bits & 0x7FFF) << 13) * REBIAS;
     f32::from_bits(magnitude.to_bits() | u32::from(bits & 0x8000) << 16)
 }
@@ -27,8 +28,8 @@ impl Vectors for Portable {
     const PARTS: usize = 1;
     const MAX_ROWS: usize = 1;
     type F32 = [f32; TILE];
-    /// Singles: sums of a group's products are below 2^24, where these are exact, and every machine multiplies them
-    /// fast.
+    /// Singles: sums of a group's products are below 2^24, where these are exact, and every machine
+    /// multiplies them fast.
     type I32 = [f32; TILE];
     /// Words whose lowest byte comes first in memory.
     type Bytes = [u32; TILE];
