@@ -172,8 +172,8 @@ impl SchedulerState {
         let generated_tokens = result.outputs.iter().filter(|output| output.token.is_some()).count() as u32;
         let events = self.machine.complete(result, self.board.now());
         self.deliver(events);
-        let flight = self.flights.land(result);
         let load = self.machine.load();
+        let flight = self.flights.land(result, load.running + load.waiting > 0);
         self.bus.steps.publish(&StepRecord {
             running: load.running,
             waiting: load.waiting,

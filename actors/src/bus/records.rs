@@ -23,8 +23,7 @@ pub struct StepRecord {
     pub kv: KvUsage,
     /// Time the device computed.
     pub device_micros: u64,
-    /// From the end of the step before to the end of this one, without the device's time; absent when the
-    /// engine was idle before it.
+    /// Time the device waited for this step although there was work; absent when there was none before it.
     pub host_micros: Option<u64>,
 }
 

@@ -80,6 +80,7 @@ fn drive(args: &ExecutorArgs, plans: &flume::Receiver<Work>) -> Result<(), Strin
     let mut driver = Driver {
         device,
         epoch: Epoch::default(),
+        ended: Instant::now(),
         sequences: Sequences::new(),
         inputs: StepInputs::default(),
         scratch: Scratch::default(),
@@ -104,6 +105,7 @@ fn drive(args: &ExecutorArgs, plans: &flume::Receiver<Work>) -> Result<(), Strin
 struct Driver {
     device: Box<dyn Device>,
     epoch: Epoch,
+    ended: Instant,
     sequences: Sequences,
     inputs: StepInputs,
     scratch: Scratch,
@@ -137,9 +139,11 @@ impl Driver {
             step: plan.step,
             outputs: Vec::with_capacity(plan.scheduled.len()),
             device_micros: 0,
+            gap_micros: started.duration_since(self.ended).as_micros() as u64,
         };
         self.sample(&plan, &mut result);
-        result.device_micros = started.elapsed().as_micros() as u64;
+        self.ended = Instant::now();
+        result.device_micros = self.ended.duration_since(started).as_micros() as u64;
         Ok(result)
     }
 

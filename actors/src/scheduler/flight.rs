@@ -1,7 +1,6 @@
-//! The steps in flight: what each computes, and how much of the time between two ends was the host's.
+//! The steps in flight: what each computes, and whether the device waited for it.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use updraft_core::StepId;
 use updraft_core::step::{Phase, StepPlan, StepResult};
@@ -13,7 +12,7 @@ pub(super) struct Flight {
     pub computed_tokens: u32,
     pub prompt_tokens: u32,
     pub preemptions: u32,
-    /// Another step was in flight when this one was planned, so the device never had to be idle before it.
+    /// There was work all the time since the step before: if the device waited, it waited for the host.
     follows: bool,
     /// Filled when it lands.
     pub host_micros: Option<u64>,
@@ -23,7 +22,8 @@ pub(super) struct Flight {
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     planned: VecDeque<Flight>,
-    last_landing: Option<Instant>,
+    /// There has been work since the last step landed.
+    busy: bool,
 }
 
 impl Flights {
@@ -37,26 +37,26 @@ impl Flights {
             computed_tokens: tokens(false),
             prompt_tokens: tokens(true),
             preemptions,
-            follows: !self.planned.is_empty(),
+            follows: self.busy,
             host_micros: None,
         });
+        self.busy = true;
     }
 
-    /// Takes the flight of `result` out and says what the host cost.
-    pub(super) fn land(&mut self, result: &StepResult) -> Flight {
-        let now = Instant::now();
+    /// Takes the flight of `result` out and says what the host cost. `more_work` says whether any sequence is
+    /// left to compute.
+    pub(super) fn land(&mut self, result: &StepResult, more_work: bool) -> Flight {
+        self.busy = more_work;
         while self.planned.front().is_some_and(|flight| flight.step < result.step) {
             self.planned.pop_front();
         }
         let mut flight = self.planned.pop_front().unwrap_or_default();
-        let since = self.last_landing.replace(now).filter(|_| flight.follows);
-        flight.host_micros = since
-            .map(|last| (now.duration_since(last).as_micros() as u64).saturating_sub(result.device_micros));
+        flight.host_micros = flight.follows.then_some(result.gap_micros);
         flight
     }
 
     pub(super) fn clear(&mut self) {
         self.planned.clear();
-        self.last_landing = None;
+        self.busy = false;
     }
 }

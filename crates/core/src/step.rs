@@ -79,6 +79,9 @@ pub struct StepResult {
     pub outputs: Vec<SequenceOutput>,
     /// Time the device computed, in microseconds.
     pub device_micros: u64,
+    /// From the end of the step before to the start of this one, in microseconds: the device had nothing to
+    /// compute.
+    pub gap_micros: u64,
 }
 
 /// What one sequence got out of a step.

@@ -82,5 +82,6 @@ fn answer(plan: &StepPlan) -> StepResult {
         step: plan.step,
         outputs: plan.scheduled.iter().map(|row| output(row.sequence)).collect(),
         device_micros: 0,
+        gap_micros: 0,
     }
 }

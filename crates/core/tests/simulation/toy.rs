@@ -147,7 +147,7 @@ impl Toy {
                 outputs.push(output);
             }
         }
-        Ok(StepResult { epoch: self.epoch, step: plan.step, outputs, device_micros: 1 })
+        Ok(StepResult { epoch: self.epoch, step: plan.step, outputs, device_micros: 1, gap_micros: 0 })
     }
 }
 

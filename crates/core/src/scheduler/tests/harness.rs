@@ -125,6 +125,7 @@ pub(super) fn answer(plan: &StepPlan, token: impl Fn(SequenceId) -> TokenId) -> 
         step: plan.step,
         outputs: rows.map(|row| output(row.sequence)).collect(),
         device_micros: 1,
+        gap_micros: 0,
     }
 }
 
