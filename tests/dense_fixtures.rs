@@ -49,7 +49,13 @@ fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
         token_ids: prompt.to_vec(),
         positions: (0..rows).collect(),
         slots: (0..rows).map(SlotId).collect(),
-        spans: vec![SequenceSpan { row_start: 0, row_count: rows, context: rows, table_start: 0, table_len: 1 }],
+        spans: vec![SequenceSpan {
+            row_start: 0,
+            row_count: rows,
+            context: rows,
+            table_start: 0,
+            table_len: 1,
+        }],
         block_tables: vec![BlockId(0)],
         logit_rows: (0..rows).collect(),
     };
@@ -170,7 +176,13 @@ dense! {
 fn every_dense_fixture_is_covered() {
     let index = std::fs::read_to_string(fixtures().join("index.json")).expect("is there");
     let index: Value = serde_json::from_str(&index).expect("is JSON");
-    let dense = ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"];
+    let dense = [
+        "LlamaForCausalLM",
+        "MistralForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM",
+        "Gemma3ForCausalLM",
+    ];
     for model in index["models"].as_array().expect("a list") {
         let (name, kind) = (model["name"].as_str().expect("a name"), model["kind"].as_str());
         let architecture = model["architecture"].as_str().expect("an architecture");
