@@ -15,13 +15,13 @@ use updraft_core::fault::FaultClass;
 use updraft_core::kv::KvConfig;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::scheduler::SchedulerConfig;
-use updraft_core::{Epoch, SequenceId, TokenId, Tokens};
+use updraft_core::{Epoch, SequenceId, Tokens};
 
 use crate::bus::{Bus, RequestRecord};
-use crate::executor::{DeviceFactory, DrillSwitch, ExecutorArgs};
+use crate::executor::{DeviceFactory, DrillSwitch, ExecutorParts};
 use crate::front::FrontPool;
 use crate::gate::{Gate, Load};
-use crate::generation::{Generation, Opened, Submission, SubmitError};
+use crate::generation::{Generation, Opened, Passage, Submission, SubmitError};
 use crate::intake::{Admission, IntakeMsg};
 use crate::kv_blocks::KvBlocksArgs;
 use crate::metrics::{MetricsArgs, MetricsMsg, Recorder};
@@ -34,7 +34,7 @@ const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER_SECS: u64 = 5;
 /// How long a scrape waits for the metrics actor.
 const RENDER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Events of a sequence besides its tokens: its end, and prompt log-probabilities in parts.
+/// Events of a sequence besides its tokens and the parts of its prompt's log-probabilities: its end, its strikes.
 const EVENTS_BESIDE_TOKENS: usize = 64;
 
 /// What an engine is made of.
@@ -118,13 +118,18 @@ impl Engine {
             log_summary: options.log_summary,
         };
         let engine = EngineArgs {
-            executor: ExecutorArgs {
+            executor: ExecutorParts {
                 factory: options.device,
                 block_size: options.kv.block_size,
                 drills: drills.clone(),
                 board: Arc::clone(&board),
             },
-            kv_blocks: KvBlocksArgs { config: options.kv, bus: Arc::clone(&bus), board: Arc::clone(&board) },
+            kv_blocks: KvBlocksArgs {
+                totals: Arc::default(),
+                config: options.kv,
+                bus: Arc::clone(&bus),
+                board: Arc::clone(&board),
+            },
             scheduler: SchedulerArgs {
                 config: options.scheduler,
                 epoch: Epoch::default(),
@@ -175,35 +180,38 @@ impl Engine {
                 inner.bus.requests.publish(&RequestRecord::Refused { reason });
             }
         })?;
+        let (arrived, permit) = (Instant::now(), Arc::new(permit));
+        let passage = Passage { output: Vec::new(), strikes: 0, arrived, permit: Arc::clone(&permit) };
         let opened = self
-            .resubmit(&submission, Vec::new(), 0, SUBMIT_WAIT_MAX)
+            .pass_in(&submission, passage, SUBMIT_WAIT_MAX)
             .await
             .ok_or(SubmitError::Unavailable { retry_after_secs: RETRY_AFTER_SECS })?;
-        Ok(Generation::new(self.clone(), submission, opened, permit))
+        Ok(Generation::new(self.clone(), submission, opened, arrived, permit))
     }
 
     /// Sends a sequence (with what it produced before) to the intake, waiting for one if need be.
-    pub(crate) async fn resubmit(
+    pub(crate) async fn pass_in(
         &self,
         submission: &Submission,
-        output: Vec<TokenId>,
-        strikes: u8,
+        passage: Passage,
         wait_max: Duration,
     ) -> Option<Opened> {
         let deadline = Instant::now() + wait_max;
         let sequence = SequenceId(self.inner.next_sequence.fetch_add(1, Ordering::Relaxed));
-        let (sender, deliveries) =
-            flume::bounded(submission.sampling.max_tokens as usize + EVENTS_BESIDE_TOKENS);
+        let prompt_parts = submission.sampling.prompt_logprobs.map_or(0, |_| submission.prompt.len());
+        let room = submission.sampling.max_tokens as usize + prompt_parts + EVENTS_BESIDE_TOKENS;
+        let (sender, deliveries) = flume::bounded(room);
         let complete = Arc::new(AtomicBool::new(false));
         let mut admission = Box::new(Admission {
             sequence,
             prompt: Arc::clone(&submission.prompt),
-            output,
+            output: passage.output,
             sampling: Arc::clone(&submission.sampling),
             priority: submission.priority,
             salt: submission.salt.clone(),
-            strikes,
-            arrived: Instant::now(),
+            strikes: passage.strikes,
+            arrived: passage.arrived,
+            permit: passage.permit,
             deliveries: sender,
             complete: Arc::clone(&complete),
         });
@@ -211,9 +219,11 @@ impl Engine {
         loop {
             let intake = tokio::time::timeout_at(deadline.into(), door.wait_for(Option::is_some));
             let intake = intake.await.ok()?.ok()?.clone()?;
-            self.inner.board.mailboxes().sent(Mailbox::Intake);
             match intake.cast(IntakeMsg::Submit(admission)) {
-                Ok(()) => return Some(Opened { sequence, deliveries, complete }),
+                Ok(()) => {
+                    self.inner.board.mailboxes().sent(Mailbox::Intake);
+                    return Some(Opened { sequence, deliveries, complete });
+                }
                 Err(ractor::MessagingErr::SendErr(IntakeMsg::Submit(back))) => admission = back,
                 Err(_) => return None,
             }
@@ -225,9 +235,10 @@ impl Engine {
     /// Tells the scheduler that nobody wants this sequence any more.
     pub(crate) fn cancel(&self, sequence: SequenceId) {
         if let Some(intake) = self.inner.door.borrow().as_ref() {
-            self.inner.board.mailboxes().sent(Mailbox::Intake);
             // Without an intake the scheduler notices at the sequence's next token.
-            let _ = intake.cast(IntakeMsg::Cancel(sequence));
+            if intake.cast(IntakeMsg::Cancel(sequence)).is_ok() {
+                self.inner.board.mailboxes().sent(Mailbox::Intake);
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use updraft_devices::Device;
 pub use drill::{Drill, DrillSwitch};
 
 use crate::scheduler::SchedulerMsg;
-use crate::supervisor::{Mailbox, StatusBoard};
+use crate::supervisor::{EngineMsg, Mailbox, StatusBoard, StepClock};
 use thread::{DeviceThread, Work};
 
 /// Makes the device of a new executor life. Called on the device thread, which owns the result.
@@ -35,13 +35,21 @@ pub(crate) enum ExecutorMsg {
     DeviceLost { detail: String },
 }
 
-/// What an executor needs to start.
+/// What every life of the executor needs.
 #[derive(Clone)]
-pub(crate) struct ExecutorArgs {
+pub(crate) struct ExecutorParts {
     pub factory: DeviceFactory,
     pub block_size: updraft_core::Tokens,
     pub drills: DrillSwitch,
     pub board: Arc<StatusBoard>,
+}
+
+/// What one life of the executor needs.
+pub(crate) struct ExecutorArgs {
+    pub parts: ExecutorParts,
+    pub clock: Arc<StepClock>,
+    /// Told when the device is open.
+    pub supervisor: ActorRef<EngineMsg>,
 }
 
 /// What the actor keeps.
@@ -60,7 +68,7 @@ impl Actor for ExecutorActor {
         myself: ActorRef<ExecutorMsg>,
         args: ExecutorArgs,
     ) -> Result<ExecutorState, ActorProcessingErr> {
-        let board = Arc::clone(&args.board);
+        let board = Arc::clone(&args.parts.board);
         Ok(ExecutorState { thread: DeviceThread::start(args, myself)?, board })
     }
 

@@ -1,8 +1,9 @@
 //! The permits that bound how much work can be in the house.
 //!
-//! Mailboxes have no bound of their own, so nothing enters one without a permit from here. A permit is held
-//! by the client's stream and goes back when that stream ends, whatever happened to the actors meanwhile.
+//! Mailboxes have no bound of their own, so nothing enters one without a permit from here. A permit goes back
+//! when the engine is done with the sequence, or when its client leaves, whatever happened to the actors meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -37,11 +38,13 @@ struct House {
     pace_ms: Option<f64>,
 }
 
-/// The right of one sequence to be in the house. Returned on drop.
+/// The right of one sequence to be in the house. Returned when the engine is done with it, whether or not its
+/// client has read all of it, or on drop.
 #[derive(Debug)]
 pub struct Permit {
     gate: Gate,
     tokens: Tokens,
+    returned: AtomicBool,
 }
 
 impl Gate {
@@ -69,7 +72,7 @@ impl Gate {
         }
         house.load.sequences += 1;
         house.load.prompt_tokens += prompt;
-        Ok(Permit { gate: self.clone(), tokens: prompt })
+        Ok(Permit { gate: self.clone(), tokens: prompt, returned: AtomicBool::new(false) })
     }
 
     /// What is in the house now.
@@ -97,8 +100,12 @@ impl House {
     }
 }
 
-impl Drop for Permit {
-    fn drop(&mut self) {
+impl Permit {
+    /// Gives the place back. Once is enough.
+    pub fn give_back(&self) {
+        if self.returned.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let mut house = self.gate.lock();
         let now = Instant::now();
         if house.load.sequences > self.gate.max_running
@@ -111,6 +118,12 @@ impl Drop for Permit {
         house.last_exit = Some(now);
         house.load.sequences = house.load.sequences.saturating_sub(1);
         house.load.prompt_tokens -= self.tokens;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

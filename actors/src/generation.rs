@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use updraft_core::admission::Refusal;
+use updraft_core::fault::TOKENS_TO_CLEAR;
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::FinishReason;
 use updraft_core::step::TokenLogprobs;
@@ -103,6 +104,17 @@ pub(crate) enum Delivery {
     Struck(u8),
 }
 
+/// What a sequence brings with it into the engine, besides what its client asked for.
+pub(crate) struct Passage {
+    /// Tokens it produced under an engine that was lost.
+    pub output: Vec<TokenId>,
+    /// Faults in a row it was present at.
+    pub strikes: u8,
+    /// When its client sent it.
+    pub arrived: Instant,
+    pub permit: Arc<Permit>,
+}
+
 /// A sequence on its way, seen from the client's side.
 pub(crate) struct Opened {
     pub sequence: SequenceId,
@@ -120,11 +132,14 @@ pub struct Generation {
     output: Vec<TokenId>,
     cached: Option<Tokens>,
     strikes: u8,
+    /// New tokens until the strikes are cleared.
+    probation: u8,
     recoveries: u32,
     prompt_logprobs_seen: Tokens,
     ended: bool,
     complete: Arc<AtomicBool>,
-    _permit: Permit,
+    arrived: Instant,
+    permit: Arc<Permit>,
 }
 
 impl Generation {
@@ -132,7 +147,8 @@ impl Generation {
         engine: Engine,
         submission: Submission,
         Opened { sequence, deliveries, complete }: Opened,
-        permit: Permit,
+        arrived: Instant,
+        permit: Arc<Permit>,
     ) -> Self {
         Self {
             engine,
@@ -142,11 +158,13 @@ impl Generation {
             output: Vec::new(),
             cached: None,
             strikes: 0,
+            probation: 0,
             recoveries: 0,
             prompt_logprobs_seen: Tokens::ZERO,
             ended: false,
             complete,
-            _permit: permit,
+            arrived,
+            permit,
         }
     }
 
@@ -154,7 +172,7 @@ impl Generation {
     pub async fn next(&mut self) -> Option<GenerationEvent> {
         while !self.ended {
             match self.deliveries.recv_async().await {
-                Ok(Delivery::Struck(strikes)) => self.strikes = strikes,
+                Ok(Delivery::Struck(strikes)) => (self.strikes, self.probation) = (strikes, TOKENS_TO_CLEAR),
                 Ok(Delivery::Event(event, cached)) => {
                     if let Some(event) = self.take(event, cached) {
                         return Some(event);
@@ -201,7 +219,11 @@ impl Generation {
         match event {
             GenerationEvent::Token { token, .. } => {
                 self.output.push(token);
-                (self.strikes, self.recoveries) = (0, 0);
+                self.recoveries = 0;
+                self.probation = self.probation.saturating_sub(1);
+                if self.probation == 0 {
+                    self.strikes = 0;
+                }
             }
             GenerationEvent::PromptLogprobs(ref entries) => {
                 let seen = self.prompt_logprobs_seen;
@@ -221,9 +243,15 @@ impl Generation {
             return Err(GenerationError::NoProgress { recoveries: RECOVERIES_MAX });
         }
         let since = Instant::now();
+        let passage = Passage {
+            output: self.output.clone(),
+            strikes: self.strikes,
+            arrived: self.arrived,
+            permit: Arc::clone(&self.permit),
+        };
         let resumed = self
             .engine
-            .resubmit(&self.submission, self.output.clone(), self.strikes, RECOVERY_WAIT_MAX)
+            .pass_in(&self.submission, passage, RECOVERY_WAIT_MAX)
             .await
             .ok_or(GenerationError::EngineLost { waited_secs: since.elapsed().as_secs() })?;
         (self.sequence, self.deliveries, self.complete) =

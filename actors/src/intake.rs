@@ -12,6 +12,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use updraft_core::sampling::SamplingParams;
 use updraft_core::{SequenceId, TokenId};
 
+use crate::gate::Permit;
 use crate::generation::Delivery;
 use crate::scheduler::SchedulerMsg;
 use crate::supervisor::{Mailbox, StatusBoard};
@@ -30,6 +31,8 @@ pub(crate) struct Admission {
     pub salt: Option<Arc<str>>,
     pub strikes: u8,
     pub arrived: Instant,
+    /// Given back when the engine is done with it.
+    pub permit: Arc<Permit>,
     pub deliveries: flume::Sender<Delivery>,
     /// Set by the client when it leaves because its answer is complete.
     pub complete: Arc<AtomicBool>,
@@ -109,9 +112,10 @@ impl IntakeState {
     fn cancel(&mut self, sequence: SequenceId) {
         self.waiting.retain(|admission| admission.sequence != sequence);
         if let Some(scheduler) = &self.scheduler {
-            self.board.mailboxes().sent(Mailbox::Scheduler);
             // A scheduler that is gone has nothing left to cancel.
-            let _ = scheduler.cast(SchedulerMsg::Cancel(sequence));
+            if scheduler.cast(SchedulerMsg::Cancel(sequence)).is_ok() {
+                self.board.mailboxes().sent(Mailbox::Scheduler);
+            }
         }
     }
 }

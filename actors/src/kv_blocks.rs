@@ -4,10 +4,11 @@
 //! the cache it described is gone. Says on the bus what entered and left the prefix cache.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use updraft_core::Epoch;
-use updraft_core::kv::{KvConfig, KvManager, Reservation};
+use updraft_core::kv::{KvConfig, KvManager, KvUsage, Reservation};
 
 use crate::bus::Bus;
 use crate::scheduler::SchedulerMsg;
@@ -28,6 +29,15 @@ pub(crate) struct KvBlocksArgs {
     pub config: KvConfig,
     pub bus: Arc<Bus>,
     pub board: Arc<StatusBoard>,
+    /// Prefix-cache counts of all lives of this actor.
+    pub totals: Arc<PrefixTotals>,
+}
+
+/// Tokens looked up and found since the start of the process.
+#[derive(Debug, Default)]
+pub(crate) struct PrefixTotals {
+    queries: AtomicU64,
+    hits: AtomicU64,
 }
 
 /// What it keeps.
@@ -35,6 +45,9 @@ pub(crate) struct KvBlocksState {
     manager: KvManager,
     bus: Arc<Bus>,
     board: Arc<StatusBoard>,
+    totals: Arc<PrefixTotals>,
+    /// What earlier lives had counted.
+    before: (u64, u64),
 }
 
 impl Actor for KvBlocksActor {
@@ -47,10 +60,13 @@ impl Actor for KvBlocksActor {
         _myself: ActorRef<KvBlocksMsg>,
         args: KvBlocksArgs,
     ) -> Result<KvBlocksState, ActorProcessingErr> {
+        let before = (args.totals.queries.load(Ordering::Relaxed), args.totals.hits.load(Ordering::Relaxed));
         Ok(KvBlocksState {
             manager: KvManager::new(args.config, Epoch::default()),
             bus: args.bus,
             board: args.board,
+            totals: args.totals,
+            before,
         })
     }
 
@@ -62,13 +78,25 @@ impl Actor for KvBlocksActor {
     ) -> Result<(), ActorProcessingErr> {
         let KvBlocksMsg::Reserve { reservation, reply_to } = message;
         state.board.mailboxes().taken(Mailbox::KvBlocks);
-        let grants = state.manager.reserve(&reservation);
+        let mut grants = state.manager.reserve(&reservation);
+        state.count(&mut grants.usage);
         // A scheduler that is gone comes back in a new epoch, which voids these grants.
-        state.board.mailboxes().sent(Mailbox::Scheduler);
-        let _ = reply_to.cast(SchedulerMsg::Granted(grants));
+        if reply_to.cast(SchedulerMsg::Granted(grants)).is_ok() {
+            state.board.mailboxes().sent(Mailbox::Scheduler);
+        }
         for event in state.manager.take_events() {
             state.bus.kv.publish(&event);
         }
         Ok(())
+    }
+}
+
+impl KvBlocksState {
+    /// Makes the manager's counts go on from those of earlier lives.
+    fn count(&self, usage: &mut KvUsage) {
+        usage.prefix_queries += self.before.0;
+        usage.prefix_hits += self.before.1;
+        self.totals.queries.store(usage.prefix_queries, Ordering::Relaxed);
+        self.totals.hits.store(usage.prefix_hits, Ordering::Relaxed);
     }
 }

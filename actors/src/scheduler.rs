@@ -135,8 +135,9 @@ impl SchedulerState {
     }
 
     fn cancel(&mut self, sequence: SequenceId) {
+        let stats = self.machine.stats(sequence).unwrap_or_default();
         self.machine.cancel(sequence);
-        self.streams.abandon(sequence, self.board.now());
+        self.streams.abandon(sequence, &stats, self.board.now());
         self.note_idle();
     }
 
@@ -144,20 +145,26 @@ impl SchedulerState {
     fn plan(&mut self, myself: &ActorRef<SchedulerMsg>) {
         let (Some(kv_blocks), Some(_)) = (&self.kv_blocks, &self.executor) else { return };
         let Some(reservation) = self.machine.propose() else { return };
-        self.board.mailboxes().sent(Mailbox::KvBlocks);
         // A block actor that is gone begins a new epoch, and this is planned again.
-        let _ = kv_blocks.cast(KvBlocksMsg::Reserve { reservation, reply_to: myself.clone() });
+        if kv_blocks.cast(KvBlocksMsg::Reserve { reservation, reply_to: myself.clone() }).is_ok() {
+            self.board.mailboxes().sent(Mailbox::KvBlocks);
+        }
     }
 
     fn granted(&mut self, grants: Grants, myself: &ActorRef<SchedulerMsg>) {
+        if grants.epoch != self.machine.epoch() {
+            self.board.count_stale();
+            return;
+        }
         self.usage = grants.usage;
         let preemptions = grants.preempted.len() as u32;
         match (self.machine.commit(grants, self.board.now()), &self.executor) {
             (Some(plan), Some(executor)) => {
                 self.flights.launch(&plan, preemptions);
-                self.board.mailboxes().sent(Mailbox::Executor);
                 // An executor that is gone begins a new epoch, and this is planned again.
-                let _ = executor.cast(ExecutorMsg::Execute { plan, reply_to: myself.clone() });
+                if executor.cast(ExecutorMsg::Execute { plan, reply_to: myself.clone() }).is_ok() {
+                    self.board.mailboxes().sent(Mailbox::Executor);
+                }
             }
             (Some(_), None) => {}
             (None, _) => self.note_idle(),
@@ -169,8 +176,10 @@ impl SchedulerState {
             self.board.count_stale();
             return;
         }
-        let generated_tokens = result.outputs.iter().filter(|output| output.token.is_some()).count() as u32;
         let events = self.machine.complete(result, self.board.now());
+        // Rows of sequences that ended meanwhile produced nothing.
+        let is_token = |event: &&SchedulerEvent| matches!(event, SchedulerEvent::Token { .. });
+        let generated_tokens = events.iter().filter(is_token).count() as u32;
         self.deliver(events);
         let load = self.machine.load();
         let flight = self.flights.land(result, load.running + load.waiting > 0);
@@ -202,8 +211,9 @@ impl SchedulerState {
         let now = self.board.now();
         for event in events {
             if let Some(left) = self.streams.deliver(event, now) {
+                let stats = self.machine.stats(left).unwrap_or_default();
                 self.machine.cancel(left);
-                self.streams.abandon(left, now);
+                self.streams.abandon(left, &stats, now);
             }
         }
     }

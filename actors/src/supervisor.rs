@@ -18,11 +18,13 @@ mod board;
 mod engine;
 mod mailboxes;
 mod root;
+mod step_clock;
 
 pub use board::{EnginePhase, EngineStatus, StatusBoard};
 pub(crate) use engine::{EngineActor, EngineArgs, EngineMsg};
 pub use mailboxes::Mailbox;
 pub(crate) use root::{RootActor, RootArgs, RootMsg};
+pub(crate) use step_clock::StepClock;
 
 /// Exit code of a process whose restart budget is used up (`EX_SOFTWARE`).
 pub const EXIT_RESTARTS_EXHAUSTED: i32 = 70;

@@ -61,6 +61,7 @@ fn prepare(state: &AppState, received: &Received) -> Result<Work, RequestError> 
     let encoder = Encoder {
         text: &state.text,
         max_model_len: state.limits.max_model_len,
+        vocab: state.limits.vocab,
         truncate: spec.truncate,
         keep_text: spec.report.prompt_text,
         skip_special: false,

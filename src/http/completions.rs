@@ -74,6 +74,7 @@ fn prepare(state: &AppState, received: &Received) -> Result<(Work, bool), Reques
     let encoder = Encoder {
         text: &state.text,
         max_model_len: state.limits.max_model_len,
+        vocab: state.limits.vocab,
         truncate: spec.truncate,
         keep_text: call.echo || spec.report.prompt_text,
         skip_special: spec.report.skip_special_tokens,

@@ -24,6 +24,8 @@ pub(super) struct Prompt {
 pub(super) struct Encoder<'a> {
     pub(super) text: &'a TextModel,
     pub(super) max_model_len: u32,
+    /// Tokens the model knows; a tokenizer may know more.
+    pub(super) vocab: u32,
     pub(super) truncate: Option<Truncation>,
     /// Whether the answer shows the prompt.
     pub(super) keep_text: bool,
@@ -94,6 +96,15 @@ impl Encoder<'_> {
         if tokens.len() > self.longest() {
             return Err(RequestError::prompt_too_long(tokens.len(), self.max_model_len));
         }
+        if let Some(token) = tokens.iter().find(|token| **token >= self.vocab) {
+            let message = format!(
+                "{} contains text that this tokenizer turns into token {token}, which the model does not have \
+                 (its vocabulary ends at {}); leave that text out",
+                self.field,
+                self.vocab - 1
+            );
+            return Err(RequestError::invalid(self.field, message));
+        }
         // What was cut off is not part of what the model sees.
         let text = text.filter(|_| tokens.len() == whole);
         let text = text.or_else(|| self.keep_text.then(|| decode(self.text, &tokens, self.skip_special)));
@@ -163,6 +174,8 @@ fn bad_words(state: &AppState, words: &[String]) -> Result<Vec<Vec<u32>>, Reques
     for word in words {
         sequences.extend(state.text.bad_word_ids(word).map_err(|error| text_error("bad_words", &error))?);
     }
+    // What the model cannot produce needs no rule.
+    sequences.retain(|sequence| sequence.iter().all(|token| *token < state.limits.vocab));
     if sequences.len() > state.limits.max_bad_words {
         let (have, max) = (sequences.len(), state.limits.max_bad_words);
         let message = format!("bad_words are {have} token sequences, at most {max} work; send fewer words");

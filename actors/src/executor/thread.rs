@@ -5,6 +5,7 @@
 //! queue closes and it ends too. Its device is dropped here, on the thread that used it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ractor::ActorRef;
@@ -14,9 +15,9 @@ use updraft_core::{Epoch, Tokens};
 use updraft_devices::Device;
 
 use super::batch::{self, Sequences};
-use super::{ExecutorArgs, ExecutorMsg};
+use super::{ExecutorArgs, ExecutorMsg, ExecutorParts};
 use crate::scheduler::SchedulerMsg;
-use crate::supervisor::Mailbox;
+use crate::supervisor::{EngineMsg, Mailbox};
 
 /// Plans in the queue at most. Two are in flight in one epoch; the rest is room for the void plans of
 /// epochs that ended meanwhile.
@@ -76,7 +77,10 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn drive(args: &ExecutorArgs, plans: &flume::Receiver<Work>) -> Result<(), String> {
-    let device = (args.factory)()?;
+    let (parts, clock) = (&args.parts, &args.clock);
+    let device = (parts.factory)()?;
+    // A supervisor that is gone is replaced, and so is this executor.
+    let _ = args.supervisor.cast(EngineMsg::DeviceUp(Arc::clone(clock)));
     let mut driver = Driver {
         device,
         epoch: Epoch::default(),
@@ -84,20 +88,25 @@ fn drive(args: &ExecutorArgs, plans: &flume::Receiver<Work>) -> Result<(), Strin
         sequences: Sequences::new(),
         inputs: StepInputs::default(),
         scratch: Scratch::default(),
-        block_size: args.block_size,
+        block_size: parts.block_size,
     };
     while let Ok(Work { plan, reply_to }) = plans.recv() {
+        if clock.is_retired() {
+            return Ok(());
+        }
         if plan.epoch < driver.epoch {
-            args.board.count_stale();
+            parts.board.count_stale();
             continue;
         }
         driver.enter(plan.epoch);
-        args.board.step_started();
-        let result = driver.step(plan, args)?;
-        args.board.step_ended();
+        clock.step_started();
+        let result = driver.step(plan, parts)?;
+        clock.step_ended();
+        parts.board.count_step();
         // A scheduler that is gone is replaced in a new epoch, which voids this result anyway.
-        args.board.mailboxes().sent(Mailbox::Scheduler);
-        let _ = reply_to.cast(SchedulerMsg::StepDone(result));
+        if reply_to.cast(SchedulerMsg::StepDone(result)).is_ok() {
+            parts.board.mailboxes().sent(Mailbox::Scheduler);
+        }
     }
     Ok(())
 }
@@ -121,13 +130,13 @@ impl Driver {
         }
     }
 
-    fn step(&mut self, mut plan: StepPlan, args: &ExecutorArgs) -> Result<StepResult, String> {
+    fn step(&mut self, mut plan: StepPlan, parts: &ExecutorParts) -> Result<StepResult, String> {
         let started = Instant::now();
         let vocab = self.device.vocab();
         batch::apply(&mut plan, &mut self.sequences, vocab).map_err(|error| error.to_string())?;
         batch::assemble(&plan, &self.sequences, self.block_size, &mut self.inputs)
             .map_err(|error| error.to_string())?;
-        args.drills.check(&plan, |token| {
+        parts.drills.check(&plan, |token| {
             plan.scheduled
                 .iter()
                 .filter_map(|row| self.sequences.get(&row.sequence))

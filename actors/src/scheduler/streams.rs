@@ -9,6 +9,7 @@ use updraft_core::scheduler::{FailureCause, FinishReason, SchedulerEvent, Sequen
 use updraft_core::{Millis, SequenceId, Tokens};
 
 use crate::bus::{Bus, RequestRecord, RequestSummary};
+use crate::gate::Permit;
 use crate::generation::{Delivery, GenerationError, GenerationEvent};
 use crate::intake::Admission;
 
@@ -28,6 +29,7 @@ struct Stream {
     resumed: bool,
     last_token: Option<Instant>,
     complete: Arc<AtomicBool>,
+    permit: Arc<Permit>,
 }
 
 impl Streams {
@@ -45,6 +47,7 @@ impl Streams {
             resumed: !admission.output.is_empty(),
             last_token: None,
             complete: admission.complete,
+            permit: admission.permit,
         };
         self.open.insert(admission.sequence, stream);
     }
@@ -94,20 +97,23 @@ impl Streams {
     }
 
     /// Forgets a stream whose client went away: with all it wanted, or in the middle.
-    pub(super) fn abandon(&mut self, sequence: SequenceId, now: Millis) {
+    pub(super) fn abandon(&mut self, sequence: SequenceId, stats: &SequenceStats, now: Millis) {
         let complete = self.open.get(&sequence).is_some_and(|stream| stream.complete.load(Ordering::Acquire));
         let label = if complete { "stop" } else { "abort" };
-        self.close(sequence, label, &SequenceStats::default(), now);
+        self.close(sequence, label, stats, now);
     }
 
     fn send(&self, sequence: SequenceId, event: GenerationEvent, cached: Tokens) -> Option<SequenceId> {
         let stream = self.open.get(&sequence)?;
-        // The channel holds all events a sequence can have, so only a client that left makes this fail.
+        // The channel holds all events a sequence can have, so only a client that left makes this fail; were it
+        // ever full, the stream would submit itself again with what it has.
         stream.deliveries.try_send(Delivery::Event(event, cached)).is_err().then_some(sequence)
     }
 
     fn close(&mut self, sequence: SequenceId, reason: &'static str, stats: &SequenceStats, now: Millis) {
         let Some(stream) = self.open.remove(&sequence) else { return };
+        // A client that does not read what waits for it keeps nobody out.
+        stream.permit.give_back();
         let scheduled = stats.scheduled_at;
         let first_token = stats.first_token_at;
         let ended = stats.finished_at.unwrap_or(now);

@@ -1,11 +1,13 @@
 //! The status board: what `/health` and `/ready` read. Written by the supervisor and the device thread.
 //!
-//! Atomics only: the device thread writes here twice a step.
+//! The device thread writes to a clock of its own life; the board knows which one to read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use super::mailboxes::Mailboxes;
+use super::step_clock::StepClock;
 
 /// Where the engine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +56,8 @@ pub struct StatusBoard {
     stall_after: Duration,
     phase: AtomicU8,
     draining: AtomicBool,
-    /// Milliseconds after `started` at which the running step began, plus one; 0 when none runs.
-    step_since: AtomicU64,
+    /// The clock of the present executor life.
+    clock: RwLock<Arc<StepClock>>,
     steps: AtomicU64,
     stale: AtomicU64,
     epoch: AtomicU64,
@@ -86,7 +88,7 @@ impl StatusBoard {
             stall_after,
             phase: AtomicU8::new(EnginePhase::Starting as u8),
             draining: AtomicBool::new(false),
-            step_since: AtomicU64::new(0),
+            clock: RwLock::default(),
             steps: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
@@ -170,17 +172,22 @@ impl StatusBoard {
         self.draining.load(Ordering::Acquire)
     }
 
-    pub(crate) fn step_started(&self) {
-        self.step_since.store(self.started.elapsed().as_millis() as u64 + 1, Ordering::Relaxed);
+    /// Watches this life from now on; the one before is over.
+    pub(crate) fn install(&self, clock: Arc<StepClock>) {
+        let mut present = self.clock.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *present, clock).retire();
     }
 
-    pub(crate) fn step_ended(&self) {
+    /// Ends the present executor life without a new one. Says whether it was computing a step.
+    pub(crate) fn retire(&self) -> bool {
+        let clock = self.clock.read().unwrap_or_else(PoisonError::into_inner);
+        let computing = clock.step_age().is_some() && !clock.is_retired();
+        clock.retire();
+        computing
+    }
+
+    pub(crate) fn count_step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
-        self.step_since.store(0, Ordering::Relaxed);
-    }
-
-    pub(crate) fn step_abandoned(&self) {
-        self.step_since.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn count_stale(&self) {
@@ -188,8 +195,8 @@ impl StatusBoard {
     }
 
     fn step_age(&self) -> Option<Duration> {
-        let since = self.step_since.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(self.started.elapsed().saturating_sub(Duration::from_millis(since)))
+        let clock = self.clock.read().unwrap_or_else(PoisonError::into_inner);
+        clock.step_age().filter(|_| !clock.is_retired())
     }
 }
 
@@ -203,12 +210,38 @@ mod tests {
         assert!(!board.read().ready);
         board.set_phase(EnginePhase::Serving);
         assert!(board.read().ready);
-        board.step_started();
+        let clock = Arc::new(StepClock::default());
+        board.install(Arc::clone(&clock));
+        clock.step_started();
         std::thread::sleep(Duration::from_millis(3));
         assert!(board.is_stalled());
         assert!(!board.read().ready);
-        board.step_ended();
+        clock.step_ended();
         assert!(board.read().ready);
+    }
+
+    #[test]
+    fn a_thread_of_an_earlier_life_does_not_show() {
+        let board = StatusBoard::new(Duration::ZERO);
+        let (old, new) = (Arc::new(StepClock::default()), Arc::new(StepClock::default()));
+        board.install(Arc::clone(&old));
+        board.install(Arc::clone(&new));
+        assert!(old.is_retired() && !new.is_retired());
+        old.step_started();
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(!board.is_stalled());
+        new.step_started();
+        old.step_ended();
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(board.is_stalled());
+        assert!(board.retire(), "it was computing");
+        assert!(!board.is_stalled(), "nobody is left to wait for");
+    }
+
+    #[test]
+    fn draining_is_not_ready() {
+        let board = StatusBoard::new(Duration::ZERO);
+        board.set_phase(EnginePhase::Serving);
         board.begin_drain();
         assert_eq!(board.read().phase, EnginePhase::Draining);
         assert!(!board.read().ready);

@@ -14,9 +14,9 @@ use updraft_core::fault::FaultClass;
 use updraft_core::restart::{Decision, History, RestartPolicy};
 use updraft_core::scheduler::Blame;
 
-use super::{EnginePhase, Mailbox, StatusBoard};
+use super::{EnginePhase, Mailbox, StatusBoard, StepClock};
 use crate::bus::{Bus, FaultRecord};
-use crate::executor::{ExecutorActor, ExecutorArgs, ExecutorMsg};
+use crate::executor::{ExecutorActor, ExecutorArgs, ExecutorMsg, ExecutorParts};
 use crate::intake::{IntakeActor, IntakeMsg};
 use crate::kv_blocks::{KvBlocksActor, KvBlocksArgs, KvBlocksMsg};
 use crate::scheduler::{SchedulerActor, SchedulerArgs, SchedulerMsg};
@@ -31,6 +31,8 @@ pub(crate) struct EngineActor;
 pub(crate) enum EngineMsg {
     /// The back-off is over: start this child again.
     Restart(FaultClass),
+    /// The device of this executor life is open.
+    DeviceUp(Arc<StepClock>),
     /// Look for a stalled step.
     Watch,
     /// End one child as a fault would (drills).
@@ -40,7 +42,7 @@ pub(crate) enum EngineMsg {
 /// What every life of the engine needs.
 #[derive(Clone)]
 pub(crate) struct EngineArgs {
-    pub executor: ExecutorArgs,
+    pub executor: ExecutorParts,
     pub kv_blocks: KvBlocksArgs,
     pub scheduler: SchedulerArgs,
     pub policy: RestartPolicy,
@@ -59,6 +61,9 @@ pub(crate) struct EngineState {
     /// The executor is being ended because its device hangs.
     hung: bool,
     executor: Option<ActorRef<ExecutorMsg>>,
+    /// The executor's life, and whether its device is open.
+    life: Arc<StepClock>,
+    device_is_up: bool,
     kv_blocks: Option<ActorRef<KvBlocksMsg>>,
     scheduler: Option<ActorRef<SchedulerMsg>>,
     intake: Option<ActorRef<IntakeMsg>>,
@@ -86,6 +91,8 @@ impl Actor for EngineActor {
             history: History::default(),
             hung: false,
             executor: None,
+            life: Arc::default(),
+            device_is_up: false,
             kv_blocks: None,
             scheduler: None,
             intake: None,
@@ -106,9 +113,12 @@ impl Actor for EngineActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             EngineMsg::Restart(class) => state.start(class, &myself).await,
+            EngineMsg::DeviceUp(clock) => {
+                state.device_up(&clock);
+                Ok(())
+            }
             EngineMsg::Watch => {
-                if state.args.board.is_stalled() {
-                    state.args.board.step_abandoned();
+                if state.args.board.is_stalled() && state.executor.is_some() && !state.hung {
                     state.hung = true;
                     state.kill(FaultClass::Executor, "the step made no progress in time");
                 }
@@ -163,9 +173,11 @@ impl EngineState {
         loss: &Loss,
         myself: &ActorRef<EngineMsg>,
     ) -> Result<(), ActorProcessingErr> {
-        let hung = class == FaultClass::Executor && std::mem::take(&mut self.hung);
-        // What was computing is suspected only when it was not ended from outside.
-        let blame = if loss.failed || hung { Blame::OldestStep } else { Blame::Nobody };
+        let of_executor = class == FaultClass::Executor;
+        let hung = of_executor && std::mem::take(&mut self.hung);
+        let computing = of_executor && self.args.board.retire();
+        // Suspected is what was being computed, unless the executor was ended from outside.
+        let blame = if computing && (loss.failed || hung) { Blame::OldestStep } else { Blame::Nobody };
         self.args.board.set_phase(EnginePhase::Restarting);
         match class {
             FaultClass::KvBlocks => {
@@ -184,15 +196,16 @@ impl EngineState {
             _ => {
                 self.executor = None;
                 self.args.board.mailboxes().lost(Mailbox::Executor);
-                self.args.board.step_abandoned();
+                self.device_is_up = false;
             }
         }
         if class != FaultClass::Intake {
             let epoch = self.next_epoch();
             if let Some(scheduler) = &self.scheduler {
                 // A scheduler that is gone too is restarted into this epoch.
-                self.args.board.mailboxes().sent(Mailbox::Scheduler);
-                let _ = scheduler.cast(SchedulerMsg::Lost { class, epoch, blame });
+                if scheduler.cast(SchedulerMsg::Lost { class, epoch, blame }).is_ok() {
+                    self.args.board.mailboxes().sent(Mailbox::Scheduler);
+                }
             }
         }
         let (epoch, detail) = (self.epoch(), &loss.detail);
@@ -229,51 +242,65 @@ impl EngineState {
                 if let Some(kv_blocks) = &self.kv_blocks {
                     self.tell_scheduler(SchedulerMsg::KvBlocksUp(kv_blocks.clone()));
                 }
-                if let Some(executor) = &self.executor {
+                if let Some(executor) = self.executor.as_ref().filter(|_| self.device_is_up) {
                     self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
                 }
                 if let Some(intake) = &self.intake {
                     // An intake that is gone hears of the scheduler when it is back.
-                    self.args.board.mailboxes().sent(Mailbox::Intake);
-                    let _ = intake.cast(IntakeMsg::SchedulerUp(scheduler));
+                    if intake.cast(IntakeMsg::SchedulerUp(scheduler)).is_ok() {
+                        self.args.board.mailboxes().sent(Mailbox::Intake);
+                    }
                 }
             }
             FaultClass::Intake => {
                 let intake =
                     Actor::spawn_linked(None, IntakeActor, Arc::clone(&self.args.board), me).await?.0;
                 if let Some(scheduler) = &self.scheduler {
-                    self.args.board.mailboxes().sent(Mailbox::Intake);
                     // It has just been started.
-                    let _ = intake.cast(IntakeMsg::SchedulerUp(scheduler.clone()));
+                    if intake.cast(IntakeMsg::SchedulerUp(scheduler.clone())).is_ok() {
+                        self.args.board.mailboxes().sent(Mailbox::Intake);
+                    }
                 }
                 self.args.door.send_replace(Some(intake.clone()));
                 self.intake = Some(intake);
             }
             _ => {
-                let args = self.args.executor.clone();
-                let executor = Actor::spawn_linked(None, ExecutorActor, args, me).await?.0;
-                self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
-                self.executor = Some(executor);
+                let clock = Arc::new(StepClock::default());
+                self.life = Arc::clone(&clock);
+                self.args.board.install(Arc::clone(&clock));
+                let parts = self.args.executor.clone();
+                let args = ExecutorArgs { parts, clock, supervisor: myself.clone() };
+                self.executor = Some(Actor::spawn_linked(None, ExecutorActor, args, me).await?.0);
             }
         }
-        if self.is_complete() {
-            self.args.board.set_phase(EnginePhase::Serving);
-        }
+        self.note_complete();
         Ok(())
     }
 
+    /// Puts the executor to work once its device is open.
+    fn device_up(&mut self, life: &Arc<StepClock>) {
+        let Some(executor) = self.executor.as_ref().filter(|_| Arc::ptr_eq(life, &self.life)) else { return };
+        self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
+        self.device_is_up = true;
+        self.note_complete();
+    }
+
+    fn note_complete(&self) {
+        if self.is_complete() {
+            self.args.board.set_phase(EnginePhase::Serving);
+        }
+    }
+
     fn is_complete(&self) -> bool {
-        self.executor.is_some()
-            && self.kv_blocks.is_some()
-            && self.scheduler.is_some()
-            && self.intake.is_some()
+        self.device_is_up && self.kv_blocks.is_some() && self.scheduler.is_some() && self.intake.is_some()
     }
 
     fn tell_scheduler(&self, message: SchedulerMsg) {
         if let Some(scheduler) = &self.scheduler {
-            self.args.board.mailboxes().sent(Mailbox::Scheduler);
             // A scheduler that is gone is told everything when it is started again.
-            let _ = scheduler.cast(message);
+            if scheduler.cast(message).is_ok() {
+                self.args.board.mailboxes().sent(Mailbox::Scheduler);
+            }
         }
     }
 

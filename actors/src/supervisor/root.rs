@@ -132,7 +132,7 @@ impl RootState {
             self.engine = None;
             engine.door.send_replace(None);
             engine.board.set_phase(EnginePhase::Restarting);
-            engine.board.step_abandoned();
+            engine.board.retire();
         }
         let epoch = updraft_core::Epoch(engine.epoch.load(std::sync::atomic::Ordering::Acquire));
         tracing::warn!(parent: None, class = class.as_str(), detail, "lost an actor");

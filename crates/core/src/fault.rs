@@ -37,8 +37,13 @@ impl FaultClass {
     }
 }
 
-/// A request present at this many faults in a row, with no new token between them, is failed alone.
+/// A request present at this many faults in a row, with fewer than [`TOKENS_TO_CLEAR`] new tokens between them, is
+/// failed alone.
 pub const STRIKES_MAX: u8 = 3;
+
+/// New tokens that clear a sequence of its strikes. One is not enough: after a fault the first token comes out of
+/// a recomputed prompt, and a sequence that kills the device only when it decodes would clear itself each time.
+pub const TOKENS_TO_CLEAR: u8 = 2;
 
 /// From this many strikes on, a sequence runs with no other suspect beside it, so that the next fault says
 /// which one it was.

@@ -157,6 +157,12 @@ impl Scheduler {
         live
     }
 
+    /// Counts and times of a sequence that is still there.
+    #[must_use]
+    pub fn stats(&self, sequence: SequenceId) -> Option<SequenceStats> {
+        self.sequences.get(&sequence).map(|record| record.stats)
+    }
+
     /// Events that came up outside `complete` and `lose`: a preemption at a commit, the end of a restored
     /// sequence. Those two calls hand them out as well, so this is only for who does not want to wait.
     pub fn drain_events(&mut self) -> Vec<SchedulerEvent> {

@@ -116,28 +116,31 @@ impl Kernel for Gate<'_> {
     fn run<L: Lanes>(self, l: L) {
         let Self { values: gate, up, out, is_gelu } = self;
         assert!(gate.len() == up.len() && gate.len() == out.len(), "a gate's slices differ in length");
-        let apply = |gate: &[f32; LANES], up: &[f32; LANES]| {
-            let x = l.load(gate);
-            // Both functions are x * sigmoid(something): the form that keeps small results accurate.
-            let inner = if is_gelu { gelu_inner(l, x) } else { x };
-            let exp = l.exp(l.sub(l.splat(0.0), inner));
-            l.mul(l.div(x, l.add(exp, l.splat(1.0))), l.load(up))
-        };
         let (gates, gates_rest) = gate.as_chunks::<LANES>();
         let (ups, ups_rest) = up.as_chunks::<LANES>();
         let (outs, outs_rest) = out.as_chunks_mut::<LANES>();
         for ((gate, up), out) in gates.iter().zip(ups).zip(outs) {
-            l.store(apply(gate, up), out);
+            l.store(gated(l, gate, up, is_gelu), out);
         }
         if !gates_rest.is_empty() {
             let mut padded = [[0.0; LANES]; 3];
             padded[0][..gates_rest.len()].copy_from_slice(gates_rest);
             padded[1][..ups_rest.len()].copy_from_slice(ups_rest);
             let [gate, up, out] = &mut padded;
-            l.store(apply(gate, up), out);
+            l.store(gated(l, gate, up, is_gelu), out);
             outs_rest.copy_from_slice(&out[..outs_rest.len()]);
         }
     }
+}
+
+/// Both functions are `x * sigmoid(something)`: the form that keeps small results accurate. No closure: one that
+/// is not inlined would call every instruction as a function.
+#[inline(always)]
+fn gated<L: Lanes>(l: L, gate: &[f32; LANES], up: &[f32; LANES], is_gelu: bool) -> L::F {
+    let x = l.load(gate);
+    let inner = if is_gelu { gelu_inner(l, x) } else { x };
+    let exp = l.exp(l.sub(l.splat(0.0), inner));
+    l.mul(l.div(x, l.add(exp, l.splat(1.0))), l.load(up))
 }
 
 /// What stands in the sigmoid of the tanh form of GELU: `2 * sqrt(2 / pi) * (x + 0.044715 x^3)`.

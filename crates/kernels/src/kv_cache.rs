@@ -19,7 +19,7 @@ mod tests;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
-use half::{bf16, f16};
+use half::f16;
 use thiserror::Error;
 
 use crate::lanes::LANES;
@@ -178,7 +178,7 @@ impl KvCache {
             let first = self.first_word(block, head, position / SUB_BLOCK);
             match self.kind {
                 KvType::F32 => self.write_words(first, lane, key, value),
-                KvType::Bf16 => self.write_halves(first, lane, key, value, |x| bf16::from_f32(x).to_bits()),
+                KvType::Bf16 => self.write_halves(first, lane, key, value, bf16_bits),
                 KvType::F16 => self.write_halves(first, lane, key, value, |x| f16::from_f32(x).to_bits()),
             }
         }
@@ -211,11 +211,13 @@ impl KvCache {
     }
 
     fn write_words(&self, first: usize, lane: usize, key: &[f32], value: &[f32]) {
-        for (dim, x) in key.iter().enumerate() {
-            self.keys.word(first + dim * LANES + lane).store(x.to_bits(), Ordering::Relaxed);
+        let columns = self.keys.words(first, self.sub_block_words()).chunks_exact(LANES);
+        for (column, x) in columns.zip(key) {
+            column[lane].store(x.to_bits(), Ordering::Relaxed);
         }
-        for (dim, x) in value.iter().enumerate() {
-            self.values.word(first + lane * self.padded_dim() + dim).store(x.to_bits(), Ordering::Relaxed);
+        let row = self.values.words(first + lane * self.padded_dim(), self.padded_dim());
+        for (word, x) in row.iter().zip(value) {
+            word.store(x.to_bits(), Ordering::Relaxed);
         }
     }
 
@@ -228,16 +230,26 @@ impl KvCache {
         value: &[f32],
         round: impl Fn(f32) -> u16,
     ) {
-        for (word, pair) in key.chunks(2).enumerate() {
+        let columns = self.keys.words(first, self.sub_block_words()).chunks_exact(LANES);
+        for (column, pair) in columns.zip(key.chunks(2)) {
             let high = pair.get(1).map_or(0, |x| round(*x));
-            let bits = u32::from(round(pair[0])) | u32::from(high) << 16;
-            self.keys.word(first + word * LANES + lane).store(bits, Ordering::Relaxed);
+            column[lane].store(u32::from(round(pair[0])) | u32::from(high) << 16, Ordering::Relaxed);
         }
-        let row = first + lane / 2 * self.padded_dim();
-        for (dim, x) in value.iter().enumerate() {
-            self.values.half(row + dim, lane % 2).store(round(*x), Ordering::Relaxed);
+        let row = self.values.halves(first + lane / 2 * self.padded_dim(), self.padded_dim());
+        let half = if cfg!(target_endian = "little") { lane % 2 } else { 1 - lane % 2 };
+        for (halves, x) in row.as_chunks::<2>().0.iter().zip(value) {
+            halves[half].store(round(*x), Ordering::Relaxed);
         }
     }
+}
+
+/// Rounds to bf16 (nearest, ties to even) without the branches of the general conversion.
+#[inline]
+fn bf16_bits(x: f32) -> u16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // Rounding could carry a not-a-number into the sign; any quiet one will do.
+    if x.is_nan() { 0x7fc0 } else { rounded as u16 }
 }
 
 /// Whether the system would give this many words: asked before, because running out later ends the process.
@@ -266,27 +278,33 @@ impl Words {
     }
 
     #[inline]
-    fn word(&self, index: usize) -> &AtomicU32 {
-        assert!(index < self.len, "word {index} of {}", self.len);
-        // SAFETY: within the memory, aligned, and written by atomics only; readers are kept away by the contract
-        // of `KvCache::write`.
-        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(index)) }
+    fn words(&self, first: usize, len: usize) -> &[AtomicU32] {
+        let start = self.place(first, len).cast::<AtomicU32>();
+        // SAFETY: within the memory, aligned, and written by atomics only; readers are kept away by the contract of
+        // `KvCache::write`.
+        unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// The low (0) or high (1) half of a word.
+    /// The halves of some words, as they lie in memory.
     #[inline]
-    fn half(&self, index: usize, half: usize) -> &AtomicU16 {
-        assert!(index < self.len && half < 2, "half {half} of word {index} of {}", self.len);
-        let half = if cfg!(target_endian = "little") { half } else { 1 - half };
-        // SAFETY: as in `word`; halves of value words are only ever written as halves.
-        unsafe { AtomicU16::from_ptr(self.start.as_ptr().cast::<u16>().add(2 * index + half)) }
+    fn halves(&self, first: usize, len: usize) -> &[AtomicU16] {
+        let start = self.place(first, len).cast::<AtomicU16>();
+        // SAFETY: as in `words`; what is written as halves is never written as words.
+        unsafe { std::slice::from_raw_parts(start, 2 * len) }
     }
 
     #[inline]
     fn vectors(&self, first: usize, len: usize) -> &[[u32; LANES]] {
-        assert!(first + len <= self.len, "words {first}..{} of {}", first + len, self.len);
         // SAFETY: within the memory; nobody writes while attention reads, by the contract of `KvCache::write`.
-        let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(first), len) };
+        let words = unsafe { std::slice::from_raw_parts(self.place(first, len), len) };
         words.as_chunks().0
+    }
+
+    /// Where some words begin, all of which exist.
+    #[inline]
+    fn place(&self, first: usize, len: usize) -> *mut u32 {
+        assert!(first + len <= self.len, "words {first}..{} of {}", first + len, self.len);
+        // SAFETY: within the memory, as was just checked.
+        unsafe { self.start.as_ptr().add(first) }
     }
 }

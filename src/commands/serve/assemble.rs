@@ -29,7 +29,10 @@ const STEPS_IN_FLIGHT: u32 = 2;
 const PROMPT_LOGIT_ROWS: Tokens = Tokens(64);
 /// A step that takes longer counts as hung. The largest step of a large model on a slow CPU takes tens of
 /// seconds.
-const STALL_AFTER: Duration = Duration::from_secs(120);
+const STALL_AFTER: Duration = Duration::from_secs(300);
+/// Restarts of parts of the engine in a minute before all of it is started afresh: room for several requests
+/// that each have to fail three times before they are known for what they are.
+const ENGINE_RESTARTS_MAX: u32 = 15;
 /// Threads for templates and tokenising, at most: they compete with the ones that compute.
 const FRONT_THREADS_MAX: usize = 4;
 
@@ -86,7 +89,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
             max_waiting: scheduling.max_num_queued_reqs,
             max_waiting_tokens: scheduling.max_num_queued_tokens.map(Tokens),
         },
-        restarts: RestartPolicy::default(),
+        restarts: RestartPolicy { budget: ENGINE_RESTARTS_MAX, ..RestartPolicy::default() },
         root_restarts: RestartPolicy::default(),
         stall_after: STALL_AFTER,
         front_threads: prepared.threads.clamp(1, FRONT_THREADS_MAX),

@@ -1,6 +1,7 @@
 //! From what was granted to one plan.
 
 use super::{Flight, FlightRow, Scheduler, SchedulerEvent, Stage};
+use crate::fault::STRIKES_ISOLATE;
 use crate::ids::SequenceId;
 use crate::invariants;
 use crate::kv::{Grant, Grants};
@@ -40,6 +41,7 @@ impl Scheduler {
         // news can, which may have come while the reservation was out.
         self.changed |= !plan.scheduled.is_empty() || proposal.releases || !grants.preempted.is_empty();
         if plan.scheduled.is_empty() {
+            self.trust(proposal.alone);
             return None;
         }
         debug_assert_eq!(
@@ -54,6 +56,17 @@ impl Scheduler {
             Ok(())
         );
         Some(plan)
+    }
+
+    /// A suspect that cannot get a block while the others wait for it would stop everything: it is let back
+    /// among them, one fault away from being alone again.
+    fn trust(&mut self, suspect: Option<SequenceId>) {
+        let Some(record) = suspect.and_then(|id| self.sequences.get_mut(&id)) else { return };
+        if !self.changed && self.in_flight.is_empty() && record.is_suspect() && !record.ended {
+            record.strikes = STRIKES_ISOLATE - 1;
+            self.suspects -= 1;
+            self.changed = true;
+        }
     }
 
     fn schedule(&mut self, grant: Grant, now: Millis, plan: &mut StepPlan, rows: &mut Vec<FlightRow>) {

@@ -55,9 +55,10 @@ impl Scheduler {
             self.fail(sequence, strikes, FailureCause::NoToken);
             return;
         };
-        self.suspects -= u32::from(record.is_suspect());
+        let was_suspect = record.is_suspect();
         let index = record.output.len() as u32;
         record.push(token, now);
+        self.suspects -= u32::from(was_suspect && !record.is_suspect());
         self.events.push(SchedulerEvent::Token {
             sequence,
             token,

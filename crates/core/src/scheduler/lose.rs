@@ -3,7 +3,7 @@
 
 use super::events::{Blame, FailureCause, SchedulerEvent};
 use super::{Flight, Scheduler};
-use crate::fault::STRIKES_MAX;
+use crate::fault::{STRIKES_MAX, TOKENS_TO_CLEAR};
 use crate::ids::{Epoch, SequenceId, StepId};
 use crate::kv::KvUsage;
 
@@ -57,6 +57,7 @@ impl Scheduler {
         let Some(record) = self.sequences.get_mut(&sequence) else { return };
         let was_suspect = record.is_suspect();
         record.strikes = record.strikes.saturating_add(1);
+        record.probation = TOKENS_TO_CLEAR;
         let strikes = record.strikes;
         self.suspects += u32::from(record.is_suspect() && !was_suspect);
         if strikes >= STRIKES_MAX {

@@ -16,6 +16,8 @@ pub(super) struct Proposal {
     pub(super) releases: bool,
     /// Waiting sequences that asked to start, in waiting order.
     pub(super) starts: Vec<SequenceId>,
+    /// The suspect that runs by itself in this step.
+    pub(super) alone: Option<SequenceId>,
     /// Sequences it names that ended since.
     pub(super) ended: Vec<SequenceId>,
 }
@@ -67,7 +69,9 @@ impl Scheduler {
             return None;
         }
         let round = self.rounds + 1;
-        let wishes = match self.isolation() {
+        let isolation = self.isolation();
+        let alone = if let Isolation::Only(suspect) = isolation { Some(suspect) } else { None };
+        let wishes = match isolation {
             Isolation::Off => self.wishes_of_all(round, None),
             Isolation::Before(barrier) => self.wishes_of_all(round, barrier),
             Isolation::Only(suspect) => self.wishes_of_one(round, suspect),
@@ -83,6 +87,7 @@ impl Scheduler {
             step: self.next_step,
             releases: !released.is_empty(),
             starts: wishes.starts,
+            alone,
             ended: Vec::new(),
         });
         Some(Reservation {
@@ -97,8 +102,8 @@ impl Scheduler {
 
     /// Decides whether a suspect runs by itself.
     ///
-    /// Suspects go first and one at a time. Each ends the suspicion soon, by a token or by a fault, and needs
-    /// no further blocks until then; a step without it in which a fault happens is not held against it.
+    /// Suspects go first and one at a time. Each ends the suspicion soon, by its tokens or by a fault, or because
+    /// there is no block for it; a step without it in which a fault happens is not held against it.
     fn isolation(&self) -> Isolation {
         if self.suspects == 0 {
             return Isolation::Off;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::config::{NewSequence, SchedulerConfig};
 use super::events::{FinishReason, SequenceStats};
 use super::order::Precedence;
-use crate::fault::STRIKES_ISOLATE;
+use crate::fault::{STRIKES_ISOLATE, TOKENS_TO_CLEAR};
 use crate::ids::TokenId;
 use crate::sampling::SamplingParams;
 use crate::units::{Millis, Tokens};
@@ -29,6 +29,8 @@ pub(super) struct Sequence {
     pub(super) ended: bool,
     /// Faults in a row it was present at.
     pub(super) strikes: u8,
+    /// New tokens until the strikes are cleared.
+    pub(super) probation: u8,
     /// Tokens of prompt and output at most.
     longest: Tokens,
 
@@ -60,6 +62,7 @@ impl Sequence {
             stage: Stage::Waiting,
             ended: false,
             strikes: new.strikes,
+            probation: if new.strikes == 0 { 0 } else { TOKENS_TO_CLEAR },
             longest: config.longest(),
             computed: 0,
             pending: 0,
@@ -146,11 +149,14 @@ impl Sequence {
         self.on_executor = false;
     }
 
-    /// Takes in a new token; it has then survived whatever it was suspected of.
+    /// Takes in a new token; after enough of them it has survived whatever it was suspected of.
     pub(super) fn push(&mut self, token: TokenId, now: Millis) {
         self.output.push(token);
         self.joined = None;
-        self.strikes = 0;
+        self.probation = self.probation.saturating_sub(1);
+        if self.probation == 0 {
+            self.strikes = 0;
+        }
         self.stats.output_tokens = Tokens(self.output.len() as u32);
         self.stats.first_token_at.get_or_insert(now);
     }

@@ -1,6 +1,7 @@
 //! What is written must be found where attention looks for it.
 #![allow(clippy::float_cmp, reason = "these results are exact")]
 
+use half::bf16;
 use proptest::prelude::*;
 
 use super::*;
@@ -68,6 +69,16 @@ proptest! {
             }
             prop_assert_eq!(found, kv_heads * head_dim);
         }
+    }
+}
+
+#[test]
+fn rounding_is_that_of_the_standard() {
+    let special = [0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN_POSITIVE, 1e-40];
+    let patterns = (0..=u32::MAX).step_by(65_521).map(f32::from_bits);
+    for x in special.into_iter().chain(patterns) {
+        let (ours, theirs) = (bf16::from_bits(bf16_bits(x)), bf16::from_f32(x));
+        assert!(ours.to_bits() == theirs.to_bits() || (ours.is_nan() && theirs.is_nan()), "{x:e}");
     }
 }
 

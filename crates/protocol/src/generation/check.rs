@@ -9,6 +9,9 @@ use crate::error::RequestError;
 use crate::json::describe;
 use crate::limits::{RequestLimits, SamplingDefaults};
 
+/// What positive parameters are raised to.
+const SMALLEST: f32 = 1e-30;
+
 /// Temperatures below this take the likeliest token.
 const GREEDY_BELOW: f32 = 1e-5;
 const BIAS_MAX: f64 = 100.0;
@@ -26,8 +29,8 @@ pub(super) fn sampling(
         None => Ok(default),
     };
     let above_zero = |name, value: Option<f64>, high: f64, words: &str, default: f32| match value {
-        // The smallest numbers become 0 in single precision, which would mean something else.
-        Some(value) if value > 0.0 && value <= high => Ok((value as f32).max(f32::MIN_POSITIVE)),
+        // A logit divided by a smaller number would leave single precision.
+        Some(value) if value > 0.0 && value <= high => Ok((value as f32).max(SMALLEST)),
         Some(value) => Err(out_of_range(name, value, words)),
         None => Ok(default),
     };

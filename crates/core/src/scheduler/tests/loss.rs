@@ -3,6 +3,7 @@
 use super::harness::{Harness, config, new, output, rows};
 use crate::ids::{Epoch, SequenceId, StepId};
 use crate::scheduler::{Blame, FailureCause, NewSequence, SchedulerConfig, SchedulerEvent};
+use crate::step::{Phase, ScheduledSequence};
 use crate::units::{Blocks, Millis, Tokens};
 
 impl Harness {
@@ -61,7 +62,7 @@ fn a_reservation_that_is_out_is_void() {
 }
 
 #[test]
-fn only_the_oldest_step_is_blamed_and_a_token_clears() {
+fn only_the_oldest_step_is_blamed_and_two_tokens_clear() {
     let mut harness = Harness::new(SchedulerConfig { step_budget: Tokens(4), ..config(Blocks(40)) });
     harness.admit(new(1, &[5, 6, 7, 8], 4));
     harness.admit(new(2, &[15, 16, 17, 18], 4));
@@ -73,9 +74,11 @@ fn only_the_oldest_step_is_blamed_and_a_token_clears() {
     harness.plan().unwrap();
     let events = harness.lose(Blame::Step(StepId(1)));
     assert_eq!(strikes(&events), [(1, 2), (2, 1)]);
-    let plan = harness.plan().unwrap();
-    harness.finish(&plan, 9);
-    assert_eq!(harness.scheduler.load().suspects, 0);
+    for left in [1, 0] {
+        let plan = harness.plan().unwrap();
+        harness.finish(&plan, 9);
+        assert_eq!(harness.scheduler.load().suspects, left);
+    }
 }
 
 #[test]
@@ -90,13 +93,44 @@ fn suspects_run_one_at_a_time_and_before_the_others() {
     let others = harness.plan().unwrap();
     assert_eq!(rows(&others), [(1, 0, 2, true)]);
     harness.finish(&alone, 9);
+    // Its first token came out of the prompt; the second shows that it decodes as well.
+    let again = harness.plan().unwrap();
+    assert_eq!(rows(&again), [(2, 2, 1, true)]);
+    harness.finish(&others, 9);
+    harness.finish(&again, 9);
     let next = harness.plan().unwrap();
     assert_eq!(rows(&next), [(3, 0, 2, true)]);
-    harness.finish(&others, 9);
     let all_but_one = harness.plan().unwrap();
-    assert_eq!(rows(&all_but_one), [(1, 2, 1, true), (2, 2, 1, true), (4, 0, 2, true)]);
+    assert_eq!(rows(&all_but_one), [(1, 2, 1, true), (2, 3, 1, true), (4, 0, 2, true)]);
     harness.finish(&next, 9);
+    harness.finish(&all_but_one, 9);
+    let last = harness.plan().unwrap();
+    assert_eq!(rows(&last), [(3, 2, 1, true)]);
+    harness.finish(&last, 9);
     assert_eq!(harness.scheduler.load().suspects, 0);
+}
+
+#[test]
+fn a_sequence_that_kills_the_executor_only_when_it_decodes_fails_alone() {
+    let mut harness = Harness::new(config(Blocks(40)));
+    harness.admit(new(1, &[41], 9));
+    harness.admit(new(2, &[42], 9));
+    let mut struck = Vec::new();
+    for _ in 0..40 {
+        let Some(plan) = harness.plan() else { break };
+        let kills = |row: &ScheduledSequence| row.sequence == SequenceId(2) && row.phase == Phase::Decode;
+        if plan.scheduled.iter().any(kills) {
+            struck.extend(harness.lose(Blame::OldestStep));
+        } else {
+            harness.finish(&plan, 9);
+        }
+    }
+    let failed = |sequence| {
+        let id = SequenceId(sequence);
+        struck.iter().any(|event| matches!(event, SchedulerEvent::Failed { sequence, .. } if *sequence == id))
+    };
+    assert!(failed(2), "{struck:?}");
+    assert!(!failed(1), "{struck:?}");
 }
 
 #[test]
