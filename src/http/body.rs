@@ -16,9 +16,13 @@ use super::state::AppState;
 /// A body that sends nothing for this long is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// A body that is not complete after this long is given up, however steadily it comes.
-const TIME_MAX: Duration = Duration::from_secs(300);
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// Larger bodies take one of a few places.
 const LARGE: usize = 1 << 20;
+/// How long a large body waits for its place.
+const PLACE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// When a sender that got none may try again.
+const RETRY_AFTER_SECS: u64 = 5;
 /// How long a body that is too large is read on, so that its sender gets to read the answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -61,10 +65,22 @@ async fn receive(state: &AppState, request: Request) -> Result<Received, Failure
         }
         received.extend_from_slice(&data);
         if received.len() > LARGE && place.is_none() {
-            place = state.large_bodies.clone().acquire_owned().await.ok();
+            place = Some(large_place(state).await?);
         }
     }
     Ok(Received { bytes: received.freeze(), _place: place })
+}
+
+/// A place for a large body. Slow senders can hold all of them, so nobody waits for one for long.
+async fn large_place(state: &AppState) -> Result<OwnedSemaphorePermit, Failure> {
+    let wait = state.large_bodies.clone().acquire_owned();
+    match tokio::time::timeout(PLACE_WAIT_MAX, wait).await {
+        Ok(Ok(place)) => Ok(place),
+        _ => {
+            let message = "too many large requests are being received at once; try again in a few seconds";
+            Err(Failure::busy(message, RETRY_AFTER_SECS).closing())
+        }
+    }
 }
 
 fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {

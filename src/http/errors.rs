@@ -42,7 +42,7 @@ impl Failure {
         Self::new(503, ErrorKind::Unavailable, message).with(RETRY_AFTER, HeaderValue::from(retry_after_secs))
     }
 
-    fn busy(message: impl Into<String>, retry_after_secs: u64) -> Self {
+    pub(super) fn busy(message: impl Into<String>, retry_after_secs: u64) -> Self {
         let mut failure = Self::new(429, ErrorKind::RateLimit, message);
         failure.error.code = Some("rate_limit_exceeded");
         failure.with(RETRY_AFTER, HeaderValue::from(retry_after_secs))

@@ -90,12 +90,17 @@ impl Bench {
     }
 
     fn with(engine: FakeEngine, options: HttpOptions) -> Self {
+        Self::of(engine, options, 512)
+    }
+
+    /// A model that knows this many tokens of the tokenizer's 512.
+    fn of(engine: FakeEngine, options: HttpOptions, vocab: u32) -> Self {
         let state = AppState::new(AppParts {
             backend: Backend::Fake(engine.clone()),
             text: Arc::new(text_model()),
             model_names: vec!["tiny".to_owned(), "other".to_owned()],
             model_root: "/models/tiny".to_owned(),
-            limits: RequestLimits::new(512, MAX_MODEL_LEN),
+            limits: RequestLimits::new(vocab, MAX_MODEL_LEN),
             defaults: SamplingDefaults::default(),
             eos_token_ids: vec![502],
             options,

@@ -218,3 +218,13 @@ async fn readiness_tells_the_truth() {
         assert_eq!(answer.json()["phase"], phase.as_str());
     }
 }
+
+#[tokio::test]
+async fn text_beyond_the_models_vocabulary_is_refused() {
+    let engine = FakeEngine::new(|submission| Ok(says(submission, SAID)));
+    let bench = Bench::of(engine, HttpOptions::default(), 500);
+    // Special tokens of this tokenizer have the highest ids.
+    let refusal = bench.chat(json!({})).await.refusal(400);
+    assert!(refusal.contains("which the model does not have"), "{refusal}");
+    assert!(refusal.contains("ends at 499"), "{refusal}");
+}
