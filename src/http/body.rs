@@ -74,13 +74,11 @@ async fn receive(state: &AppState, request: Request) -> Result<Received, Failure
 /// A place for a large body. Slow senders can hold all of them, so nobody waits for one for long.
 async fn large_place(state: &AppState) -> Result<OwnedSemaphorePermit, Failure> {
     let wait = state.large_bodies.clone().acquire_owned();
-    match tokio::time::timeout(PLACE_WAIT_MAX, wait).await {
-        Ok(Ok(place)) => Ok(place),
-        _ => {
-            let message = "too many large requests are being received at once; try again in a few seconds";
-            Err(Failure::busy(message, RETRY_AFTER_SECS).closing())
-        }
+    if let Ok(Ok(place)) = tokio::time::timeout(PLACE_WAIT_MAX, wait).await {
+        return Ok(place);
     }
+    let message = "too many large requests are being received at once; try again in a few seconds";
+    Err(Failure::busy(message, RETRY_AFTER_SECS).closing())
 }
 
 fn check_headers(headers: &HeaderMap) -> Result<(), Failure> {
