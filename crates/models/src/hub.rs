@@ -18,7 +18,6 @@ use crate::safetensors::{INDEX_FILE, SINGLE_FILE};
 const OFFLINE_VARIABLE: &str = "HF_HUB_OFFLINE";
 const TOKEN_VARIABLE: &str = "HF_TOKEN";
 const ENDPOINT_VARIABLE: &str = "HF_ENDPOINT";
-const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 const DEFAULT_REVISION: &str = "main";
 /// Endings of files beside the weights that are part of a checkpoint.
 const SIDE_ENDINGS: [&str; 2] = [".json", ".jinja"];
@@ -74,7 +73,7 @@ pub(crate) fn fetch(id: &HubId, download_dir: Option<&Path>) -> Result<PathBuf, 
             Some(dir) => Some(Cache::new(std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()))),
             None => cache_of_user(),
         },
-        endpoint: variable(ENDPOINT_VARIABLE).unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
+        endpoint: variable(ENDPOINT_VARIABLE),
         offline: variable(OFFLINE_VARIABLE).is_some_and(|value| value != "0"),
         token: variable(TOKEN_VARIABLE),
         show_progress: true,
@@ -90,7 +89,8 @@ fn cache_of_user() -> Option<Cache> {
 
 struct Hub {
     cache: Option<Cache>,
-    endpoint: String,
+    /// None is the hub that the `hf-hub` crate knows.
+    endpoint: Option<String>,
     offline: bool,
     /// For models that are not public; absent: the one that the cache's folder keeps.
     token: Option<String>,
@@ -121,11 +121,13 @@ impl Hub {
     /// All files come from the commit that the revision stands for now; the revision's entry in the cache is moved to
     /// it only when the last file is there.
     fn download(&self, cache: &Cache, id: &HubId) -> Result<PathBuf, Failure> {
-        let api: Api = ApiBuilder::from_cache(cache.clone())
-            .with_endpoint(self.endpoint.clone())
+        let mut api = ApiBuilder::from_cache(cache.clone())
             .with_progress(self.show_progress)
-            .with_token(self.token.clone().or_else(|| cache.token()))
-            .build()?;
+            .with_token(self.token.clone().or_else(|| cache.token()));
+        if let Some(endpoint) = &self.endpoint {
+            api = api.with_endpoint(endpoint.clone());
+        }
+        let api: Api = api.build()?;
         let info = api.repo(id.repo()).info()?;
         if info.sha.is_empty() || !info.sha.chars().all(|letter| letter.is_ascii_alphanumeric()) {
             return Err(Failure::Content(format!("it answers with `{}`, which is no commit", info.sha)));
@@ -145,7 +147,12 @@ impl Hub {
     }
 
     fn error(&self, id: &HubId, reason: String) -> CheckpointError {
-        CheckpointError::Hub { id: id.to_string(), endpoint: self.endpoint.clone(), reason, help: HELP }
+        CheckpointError::Hub {
+            id: id.to_string(),
+            endpoint: self.endpoint.clone().unwrap_or_else(|| "its usual address".to_owned()),
+            reason,
+            help: HELP,
+        }
     }
 }
 

@@ -66,7 +66,7 @@ fn files_of_a_checkpoint_are_chosen() {
 fn hub(cache: &Path, endpoint: &str, offline: bool) -> Hub {
     Hub {
         cache: Some(Cache::new(cache.to_owned())),
-        endpoint: endpoint.to_owned(),
+        endpoint: Some(endpoint.to_owned()),
         offline,
         token: None,
         show_progress: false,
