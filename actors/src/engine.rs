@@ -254,12 +254,6 @@ impl Engine {
         self.inner.gate.load()
     }
 
-    /// What is let in.
-    #[must_use]
-    pub fn limits(&self) -> &Limits {
-        self.inner.gate.limits()
-    }
-
     /// Threads for templates and tokenising.
     #[must_use]
     pub fn front(&self) -> &FrontPool {

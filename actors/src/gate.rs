@@ -54,12 +54,6 @@ impl Gate {
         Self { limits: Arc::new(limits), max_running, house: Arc::default() }
     }
 
-    /// The limits that hold here.
-    #[must_use]
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
     /// Lets one sequence in, or says why not.
     pub fn enter(&self, prompt: Tokens) -> Result<Permit, Refusal> {
         let mut house = self.lock();
