@@ -9,11 +9,11 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test lint bench
+.PHONY: help serve serve-sim test lint bench
 
 help: ## list the targets
 	@echo "Targets:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: ## build, fetch the demo model once, and serve it (PORT=8000)
 	cargo build --release --bin updraft
@@ -22,6 +22,12 @@ serve: ## build, fetch the demo model once, and serve it (PORT=8000)
 	  model=$$(scripts/fetch_demo_model.sh); name='--served-model-name SmolLM2-135M-Instruct smollm2'; \
 	fi; \
 	exec target/release/updraft serve "$$model" $$name --port $(PORT) $(ARGS)
+
+serve-sim: ## the same on simulated Ascend NPUs
+	cargo build --release --bin updraft
+	cargo build --release -p acl-sim
+	crates/acl-sim/scripts/layout.sh target/release target/acl-sim
+	$(MAKE) serve ARGS='--device ascend --cann-path target/acl-sim $(ARGS)'
 
 test: $(VENV)/.tests ## run every test: Rust, then end to end with the demo model
 	scripts/fetch_demo_model.sh

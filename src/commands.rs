@@ -6,6 +6,8 @@
 pub mod chat;
 pub mod serve;
 
+mod executor;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -48,8 +50,10 @@ Examples:
 #[must_use]
 pub fn run(line: Vec<String>) -> ExitCode {
     // `serve` reads its arguments itself: file and environment stand behind them.
-    if line.get(1).is_some_and(|command| command == "serve") {
-        return match config::load(&line[2..], &Environment::of_process()) {
+    let command = line.get(1).map(String::as_str);
+    if let (Some(command @ ("serve" | executor::WORD)), Some(arguments)) = (command, line.get(2..)) {
+        return match config::load(arguments, &Environment::of_process()) {
+            Ok(loaded) if command == executor::WORD => end_at_once(executor::run(&loaded)),
             Ok(loaded) => finish(serve::run(&loaded)),
             Err(ConfigError::Help(help)) => print_help(&help),
             Err(error) => complain(&error.to_string(), EXIT_USAGE),
@@ -73,6 +77,18 @@ pub fn run(line: Vec<String>) -> ExitCode {
         }
         Err(help) => print_help(&help),
     }
+}
+
+/// Ends the process without waiting for threads: that of a device may hang.
+fn end_at_once(outcome: anyhow::Result<()>) -> ! {
+    let code = outcome.map_or_else(
+        |error| {
+            complain(&format!("{error:#}"), EXIT_FAILED);
+            EXIT_FAILED
+        },
+        |()| 0,
+    );
+    std::process::exit(code.into())
 }
 
 fn print_help(help: &clap::Error) -> ExitCode {

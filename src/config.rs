@@ -8,22 +8,27 @@
 //! Refuses to know: models, memory sizes of this machine, sockets.
 
 pub mod arguments;
+pub mod ascend;
+pub mod compilation;
 pub mod device;
 pub mod environment;
 pub mod error;
 pub mod file;
 pub mod foreign;
 pub mod generation;
+pub mod keys;
 pub mod logging;
 pub mod memory;
 pub mod model;
 pub mod notices;
 pub mod options;
+pub mod platform;
 pub mod reference;
 pub mod scheduling;
 pub mod server;
 pub mod settings;
 pub mod values;
+pub mod wishes;
 
 #[cfg(test)]
 mod tests;
@@ -70,6 +75,10 @@ pub struct Config {
     /// What is logged.
     #[command(flatten)]
     pub logging: logging::LoggingOptions,
+
+    /// What all options about graphs and platforms come to together.
+    #[arg(skip)]
+    pub platform: platform::Platform,
 }
 
 /// A configuration and what should be said about it before serving.
@@ -77,8 +86,17 @@ pub struct Config {
 pub struct Loaded {
     /// The options in force.
     pub config: Config,
-    /// One line each; none of them stops the server.
+    /// One line each; none of them stops the server. Some are only said on one kind of device.
     pub notices: Vec<Notice>,
+    /// The arguments as they were given.
+    pub arguments: Vec<String>,
+}
+
+impl Loaded {
+    /// The lines to say when serving on such a device.
+    pub fn notices_on(&self, target: device::Target) -> impl Iterator<Item = &Notice> {
+        self.notices.iter().filter(move |notice| notice.concerns(target))
+    }
 }
 
 /// Puts flags, environment and file together.
@@ -107,16 +125,17 @@ pub fn load(arguments: &[String], environment: &Environment) -> Result<Loaded, C
         config.model.model = None;
     }
 
-    let given: BTreeSet<String> = matches
+    let mut given: BTreeSet<String> = matches
         .ids()
         .map(clap::Id::as_str)
         .filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine))
         .map(str::to_owned)
         .chain(settings.keys().map(str::to_owned))
         .collect();
+    notices.extend(platform::settle(&mut config, &mut given, &settings)?);
     config.check()?;
-    notices.extend(notices::device_only(&config, &given));
-    Ok(Loaded { config, notices })
+    notices.extend(notices::by_device(&config, &given));
+    Ok(Loaded { config, notices, arguments: arguments.to_vec() })
 }
 
 /// The clap command of `updraft serve`, with built-in defaults only.
@@ -141,6 +160,7 @@ Examples:
   updraft serve Qwen/Qwen3-0.6B --revision main          a model of the hub, fetched once
   updraft serve MODEL --port 8080 --api-key \"$KEY\"       another port, requests need the key
   updraft serve MODEL --max-model-len 8k --max-num-seqs 32
+  updraft serve MODEL --device ascend --config config/ascend.toml
   updraft serve --config config/updraft.toml";
 
 impl Config {

@@ -69,7 +69,7 @@ fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
         .chunks_exact(4)
         .map(|four| f32::from_le_bytes(four.try_into().expect("four bytes")))
         .collect();
-    let vocab = device.vocab();
+    let vocab = device.properties().vocab;
     assert_eq!(reference.len(), prompt.len() * vocab, "{name}: the reference has this many logits");
     for row in 0..prompt.len() {
         for (token, (ours, theirs)) in

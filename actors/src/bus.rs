@@ -9,7 +9,10 @@ mod topic;
 
 use updraft_core::kv::KvEvent;
 
-pub use records::{FaultRecord, RequestRecord, RequestSummary, StepRecord};
+pub use records::{
+    CapturedGraph, DeviceFaultRecord, FaultRecord, GraphRecord, LossRecord, RequestRecord, RequestSummary,
+    StepRecord,
+};
 pub use topic::{Subscription, Topic, WhenFull};
 
 /// Queue length of topics whose entries may be dropped.
@@ -24,8 +27,10 @@ pub struct Bus {
     pub steps: Topic<StepRecord>,
     /// One entry for each request that ended, however it ended.
     pub requests: Topic<RequestRecord>,
-    /// One entry for each loss of an actor or a device.
+    /// One entry for each loss of an actor, and for each fault of a device.
     pub faults: Topic<FaultRecord>,
+    /// What happens to captured graphs.
+    pub graphs: Topic<GraphRecord>,
     /// Blocks that entered or left the prefix cache.
     pub kv: Topic<KvEvent>,
 }
@@ -36,6 +41,7 @@ impl Default for Bus {
             steps: Topic::new("steps", STATISTICS_QUEUE_MAX, WhenFull::DropOldest),
             requests: Topic::new("requests", RECORDS_QUEUE_MAX, WhenFull::CutOff),
             faults: Topic::new("faults", RECORDS_QUEUE_MAX, WhenFull::CutOff),
+            graphs: Topic::new("graphs", RECORDS_QUEUE_MAX, WhenFull::CutOff),
             kv: Topic::new("kv", RECORDS_QUEUE_MAX, WhenFull::CutOff),
         }
     }
@@ -44,11 +50,12 @@ impl Default for Bus {
 impl Bus {
     /// Topic names with the number of entries (or subscribers, where entries may not be lost) dropped.
     #[must_use]
-    pub fn dropped(&self) -> [(&'static str, u64); 4] {
+    pub fn dropped(&self) -> [(&'static str, u64); 5] {
         [
             (self.steps.name(), self.steps.dropped()),
             (self.requests.name(), self.requests.dropped()),
             (self.faults.name(), self.faults.dropped()),
+            (self.graphs.name(), self.graphs.dropped()),
             (self.kv.name(), self.kv.dropped()),
         ]
     }

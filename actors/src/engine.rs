@@ -12,21 +12,28 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use updraft_core::admission::{Limits, Refusal};
 use updraft_core::fault::FaultClass;
+use updraft_core::graphs::{GraphOptions, LifecyclePolicy, StepLimits};
 use updraft_core::kv::KvConfig;
+use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::scheduler::SchedulerConfig;
 use updraft_core::{Epoch, SequenceId, Tokens};
 
 use crate::bus::{Bus, RequestRecord};
-use crate::executor::{DeviceFactory, DrillSwitch, ExecutorParts};
+use crate::executor::{DrillSwitch, ExecutorParts, GraphSetup, Placement, Seat};
 use crate::front::FrontPool;
 use crate::gate::{Gate, Load};
-use crate::generation::{Generation, Opened, Passage, Submission, SubmitError};
+use crate::generation::{
+    Generation, OUT_OF_SERVICE_RETRY_AFTER_SECS, Opened, Passage, Submission, SubmitError,
+};
+use crate::graphs::GraphsArgs;
 use crate::intake::{Admission, IntakeMsg};
 use crate::kv_blocks::KvBlocksArgs;
 use crate::metrics::{MetricsArgs, MetricsMsg, Recorder};
 use crate::scheduler::SchedulerArgs;
-use crate::supervisor::{EngineArgs, EngineStatus, Mailbox, RootActor, RootArgs, RootMsg, StatusBoard};
+use crate::supervisor::{
+    Devices, EngineArgs, EngineStatus, Mailbox, RootActor, RootArgs, RootMsg, StatusBoard,
+};
 
 /// How long a new request waits for an engine that restarts before it is refused.
 const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -34,13 +41,24 @@ const SUBMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER_SECS: u64 = 5;
 /// How long a scrape waits for the metrics actor.
 const RENDER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Events of a sequence besides its tokens and the parts of its prompt's log-probabilities: its end, its strikes.
+/// Events of a sequence besides its tokens and the parts of its prompt's log-probabilities: its end, its
+/// strikes.
 const EVENTS_BESIDE_TOKENS: usize = 64;
 
 /// What an engine is made of.
 pub struct EngineOptions {
-    /// Makes the device; called at the start and after every loss of it.
-    pub device: DeviceFactory,
+    /// Where the device is driven, and how it is made: at the start and after every loss of it.
+    pub placement: Placement,
+    /// Numbers of the devices: the first is used, the others are spares.
+    pub ordinals: Vec<u32>,
+    /// Which graphs are captured.
+    pub graphs: GraphOptions,
+    /// Every so many replayed steps one is checked against the same step run eagerly; 0 for none.
+    pub verify_replay: u32,
+    /// How long a step may take before the device is asked whether it is still at it.
+    pub step_deadline: Duration,
+    /// How often which remedy is tried on a faulty device.
+    pub recovery: RecoveryPolicy,
     /// Name in the `model_name` label.
     pub model_name: String,
     /// Scheduling rules.
@@ -53,7 +71,7 @@ pub struct EngineOptions {
     pub restarts: RestartPolicy,
     /// The same for the engine supervisor and the metrics.
     pub root_restarts: RestartPolicy,
-    /// A step that takes longer counts as hung.
+    /// A device that makes no progress for this long, while it has something to do, counts as hung.
     pub stall_after: Duration,
     /// Threads for templates and tokenising.
     pub front_threads: usize,
@@ -97,6 +115,9 @@ struct Inner {
 impl Engine {
     /// Starts all actors. Returns when they are there; the device may still be opening on its own thread.
     pub async fn start(options: EngineOptions) -> Result<Self, StartError> {
+        if options.ordinals.is_empty() {
+            return Err(StartError::Setup("no device is named: give the number of at least one".to_owned()));
+        }
         let max_running = options.scheduler.max_sequences;
         let setup = |error: &dyn std::fmt::Display| StartError::Setup(error.to_string());
         let board = Arc::new(StatusBoard::new(options.stall_after));
@@ -107,6 +128,7 @@ impl Engine {
                 .map_err(|error| setup(&error))?;
         let (door, door_seen) = watch::channel(None);
         let (desk, desk_seen) = watch::channel(None);
+        let (graphs_desk, graphs_seen) = watch::channel(None);
         let exhausted = Arc::new(Notify::new());
         let metrics = MetricsArgs {
             recorder: Arc::new(recorder),
@@ -114,14 +136,36 @@ impl Engine {
             steps: bus.steps.subscribe(),
             requests: bus.requests.subscribe(),
             faults: bus.faults.subscribe(),
+            graphs: bus.graphs.subscribe(),
             board: Arc::clone(&board),
             log_summary: options.log_summary,
         };
+        let graphs = GraphSetup {
+            options: options.graphs,
+            limits: StepLimits {
+                max_sequences: options.scheduler.max_sequences,
+                step_budget: options.scheduler.step_budget,
+            },
+            given_up: false,
+            deadly: Vec::new(),
+        };
         let engine = EngineArgs {
             executor: ExecutorParts {
-                factory: options.device,
+                placement: options.placement,
                 block_size: options.kv.block_size,
+                graphs: graphs.clone(),
+                verify_replay: options.verify_replay,
+                step_deadline: options.step_deadline,
                 drills: drills.clone(),
+                board: Arc::clone(&board),
+                bus: Arc::clone(&bus),
+                desk: graphs_seen,
+                seat: Seat::default(),
+            },
+            graphs: GraphsArgs {
+                setup: graphs,
+                policy: LifecyclePolicy::default(),
+                steps: bus.steps.subscribe(),
                 board: Arc::clone(&board),
             },
             kv_blocks: KvBlocksArgs {
@@ -140,6 +184,8 @@ impl Engine {
             board: Arc::clone(&board),
             bus: Arc::clone(&bus),
             door,
+            desk: graphs_desk,
+            devices: Arc::new(Devices::new(&options.ordinals, options.recovery)),
             epoch: Arc::new(AtomicU64::new(0)),
         };
         let front = FrontPool::start(options.front_threads).map_err(|error| setup(&error))?;
@@ -173,6 +219,12 @@ impl Engine {
         let inner = &self.inner;
         if inner.board.is_draining() {
             return Err(SubmitError::ShuttingDown);
+        }
+        if let Some(reason) = inner.board.why_out_of_service() {
+            return Err(SubmitError::OutOfService {
+                reason,
+                retry_after_secs: OUT_OF_SERVICE_RETRY_AFTER_SECS,
+            });
         }
         let prompt = Tokens(submission.prompt.len() as u32);
         let permit = inner.gate.enter(prompt).inspect_err(|refusal| {
@@ -304,7 +356,7 @@ impl Engine {
         let _ = self.inner.root.cast(RootMsg::Kill(class));
     }
 
-    /// Faults on the device thread. For drills.
+    /// Faults on the device thread, when it is one of this process. For drills.
     #[must_use]
     pub fn drills(&self) -> &DrillSwitch {
         &self.inner.drills

@@ -1,7 +1,8 @@
 //! The permits that bound how much work can be in the house.
 //!
 //! Mailboxes have no bound of their own, so nothing enters one without a permit from here. A permit goes back
-//! when the engine is done with the sequence, or when its client leaves, whatever happened to the actors meanwhile.
+//! when the engine is done with the sequence, or when its client leaves, whatever happened to the actors
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

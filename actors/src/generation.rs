@@ -23,6 +23,9 @@ use crate::gate::Permit;
 /// How long a stream that lost its engine waits for a new one before it gives up.
 pub const RECOVERY_WAIT_MAX: Duration = Duration::from_secs(60);
 
+/// What a client is told to wait when no device is left: somebody has to repair something first.
+pub const OUT_OF_SERVICE_RETRY_AFTER_SECS: u64 = 60;
+
 /// How often in a row, with no new token between, a stream brings itself back to a new scheduler.
 pub const RECOVERIES_MAX: u32 = 8;
 
@@ -89,6 +92,14 @@ pub enum GenerationError {
     EngineLost {
         /// How long the stream waited.
         waited_secs: u64,
+    },
+    /// No device is left.
+    #[error("{reason}")]
+    OutOfService {
+        /// Which device, and why.
+        reason: Arc<str>,
+        /// When to try again.
+        retry_after_secs: u64,
     },
     /// The server was told to stop.
     #[error("the server is shutting down")]
@@ -277,6 +288,14 @@ pub enum SubmitError {
     /// The server stops soon.
     #[error("the server is shutting down and takes no new requests")]
     ShuttingDown,
+    /// No device is left.
+    #[error("{reason}")]
+    OutOfService {
+        /// Which device, and why.
+        reason: Arc<str>,
+        /// When to try again.
+        retry_after_secs: u64,
+    },
     /// The engine is restarting and did not come back in time.
     #[error("the engine is restarting; try again in {retry_after_secs} s")]
     Unavailable {

@@ -14,12 +14,15 @@ pub mod generation;
 pub mod metrics;
 pub mod supervisor;
 
+mod graphs;
 mod intake;
 mod kv_blocks;
 mod scheduler;
 
 pub use engine::{Engine, EngineOptions, StartError};
-pub use executor::{DeviceFactory, Drill, DrillSwitch};
+pub use executor::{
+    ChildSpec, CodecError, DeviceFactory, Drill, DrillSwitch, Placement, SILENT_AFTER, executor_child,
+};
 pub use front::{FrontError, FrontPool};
 pub use generation::{Generation, GenerationError, GenerationEvent, Submission, SubmitError};
 pub use supervisor::{EXIT_RESTARTS_EXHAUSTED, EnginePhase, EngineStatus};

@@ -4,6 +4,8 @@
 //! scrape, so what a scrape shows is exact up to the moment it asks. Its queues and the recorder outlive the
 //! actor: a restart loses no count. Also prints the ten-second summary line.
 
+mod device;
+mod graphs;
 mod names;
 mod record;
 mod recorder;
@@ -17,7 +19,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 pub use names::{HISTOGRAMS, NAMES};
 pub(crate) use recorder::Recorder;
 
-use crate::bus::{Bus, FaultRecord, RequestRecord, StepRecord, Subscription};
+use crate::bus::{Bus, FaultRecord, GraphRecord, RequestRecord, StepRecord, Subscription};
 use crate::supervisor::StatusBoard;
 use summary::Summary;
 
@@ -43,6 +45,7 @@ pub(crate) struct MetricsArgs {
     pub steps: Subscription<StepRecord>,
     pub requests: Subscription<RequestRecord>,
     pub faults: Subscription<FaultRecord>,
+    pub graphs: Subscription<GraphRecord>,
     pub board: Arc<StatusBoard>,
     /// Whether the ten-second line is printed.
     pub log_summary: bool,
@@ -115,6 +118,9 @@ impl MetricsState {
             }
             for fault in args.faults.drain() {
                 record::fault(&fault);
+            }
+            for graph in args.graphs.drain() {
+                graphs::record(&graph, &args.recorder.graphs);
             }
             record::bus(&args.bus);
             record::board(&args.board);

@@ -18,7 +18,7 @@ use updraft_core::{Epoch, SequenceId};
 
 use crate::bus::{Bus, StepRecord};
 use crate::executor::ExecutorMsg;
-use crate::generation::GenerationError;
+use crate::generation::{GenerationError, OUT_OF_SERVICE_RETRY_AFTER_SECS};
 use crate::intake::Admission;
 use crate::kv_blocks::KvBlocksMsg;
 use crate::supervisor::{Mailbox, StatusBoard};
@@ -44,6 +44,8 @@ pub(crate) enum SchedulerMsg {
     KvBlocksUp(ActorRef<KvBlocksMsg>),
     /// There is an executor.
     ExecutorUp(ActorRef<ExecutorMsg>),
+    /// There will be no executor any more: no device is left.
+    OutOfService(Arc<str>),
 }
 
 /// What the actor needs to start.
@@ -63,6 +65,8 @@ pub(crate) struct SchedulerState {
     usage: KvUsage,
     kv_blocks: Option<ActorRef<KvBlocksMsg>>,
     executor: Option<ActorRef<ExecutorMsg>>,
+    /// Why nothing will be computed any more.
+    out_of_service: Option<Arc<str>>,
     bus: Arc<Bus>,
     board: Arc<StatusBoard>,
 }
@@ -84,6 +88,7 @@ impl Actor for SchedulerActor {
             usage: KvUsage::default(),
             kv_blocks: None,
             executor: None,
+            out_of_service: None,
             bus: args.bus,
             board: args.board,
         })
@@ -104,6 +109,7 @@ impl Actor for SchedulerActor {
             SchedulerMsg::Lost { class, epoch, blame } => state.lost(class, epoch, blame),
             SchedulerMsg::KvBlocksUp(kv_blocks) => state.kv_blocks = Some(kv_blocks),
             SchedulerMsg::ExecutorUp(executor) => state.executor = Some(executor),
+            SchedulerMsg::OutOfService(reason) => state.out_of_service(reason),
         }
         state.plan(&myself);
         Ok(())
@@ -132,6 +138,27 @@ impl SchedulerState {
         // What came back complete ends at once.
         let events = self.machine.drain_events();
         self.deliver(events);
+        if let Some(reason) = self.out_of_service.clone() {
+            self.turn_away(sequence, &reason);
+        }
+    }
+
+    /// Ends every stream: nothing will be computed any more.
+    fn out_of_service(&mut self, reason: Arc<str>) {
+        for sequence in self.streams.sequences() {
+            self.turn_away(sequence, &reason);
+        }
+        self.out_of_service = Some(reason);
+        self.note_idle();
+    }
+
+    fn turn_away(&mut self, sequence: SequenceId, reason: &Arc<str>) {
+        self.machine.cancel(sequence);
+        let error = GenerationError::OutOfService {
+            reason: Arc::clone(reason),
+            retry_after_secs: OUT_OF_SERVICE_RETRY_AFTER_SECS,
+        };
+        self.streams.fail(sequence, error, self.board.now());
     }
 
     fn cancel(&mut self, sequence: SequenceId) {
@@ -192,6 +219,8 @@ impl SchedulerState {
             preemptions: flight.preemptions,
             kv: self.usage,
             device_micros: result.device_micros,
+            launch_micros: result.launch_micros,
+            launched: result.launched,
             host_micros: flight.host_micros,
         });
     }

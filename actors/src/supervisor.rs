@@ -4,10 +4,11 @@
 //! root            one for one; out of budget, the process ends with exit code 70
 //! ├─ metrics
 //! └─ engine       owns the epoch; a loss begins a new one
-//!    ├─ executor
+//!    ├─ executor   may have a child process
 //!    ├─ kv_blocks
 //!    ├─ scheduler
-//!    └─ intake
+//!    ├─ intake
+//!    └─ graphs     only proposes: its loss changes nothing for anybody
 //! ```
 //!
 //! What is lost is void in the new epoch, and every message of the step loop carries its epoch; so a restart
@@ -15,16 +16,18 @@
 //! [`updraft_core::restart::RestartPolicy`], never here.
 
 mod board;
+mod devices;
 mod engine;
+mod life;
 mod mailboxes;
 mod root;
-mod step_clock;
 
 pub use board::{EnginePhase, EngineStatus, StatusBoard};
+pub(crate) use devices::Devices;
 pub(crate) use engine::{EngineActor, EngineArgs, EngineMsg};
+pub(crate) use life::{Doing, Life};
 pub use mailboxes::Mailbox;
 pub(crate) use root::{RootActor, RootArgs, RootMsg};
-pub(crate) use step_clock::StepClock;
 
 /// Exit code of a process whose restart budget is used up (`EX_SOFTWARE`).
 pub const EXIT_RESTARTS_EXHAUSTED: i32 = 70;

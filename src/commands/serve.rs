@@ -1,36 +1,37 @@
 //! `updraft serve`: from a configuration to a running server, and back down.
 //!
 //! Everything that can be wrong is found before the port opens, in the order in which it is cheap to find:
-//! the port, the checkpoint, the memory, the text side, the weights. After that the server only ends by a
-//! signal or because the engine has used up its restarts.
+//! the port, the device, the checkpoint, the operators, the memory, the text side, the weights (those of an NPU are loaded
+//! when its thread or process opens it). After that the server only ends by a signal or because the engine has used up
+//! its restarts.
+
+pub(super) mod factory;
+pub(super) mod fit;
+pub(super) mod hardware;
+pub(super) mod logging;
 
 mod assemble;
 mod defaults;
 mod lifetime;
-mod logging;
 mod machine;
 mod measure;
 mod memory_plan;
+mod placement;
 mod progress;
 mod report;
 mod text_source;
 
 use std::net::{TcpListener, ToSocketAddrs as _};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use updraft_core::Tokens;
-use updraft_devices::cpu::CpuModel;
-use updraft_models::{Checkpoint, OpenOptions};
+use updraft_actors::Placement;
 use updraft_text::TextModel;
 
-use crate::config::model::LoadFormat;
-use crate::config::values::ContextLength;
-use crate::config::{Config, Level, Loaded};
-use memory_plan::MemoryPlan;
-use progress::Progress;
+use crate::config::{Config, Level, Loaded, Notice};
+use fit::Fitted;
+use hardware::{Hardware, Role};
 
 pub use lifetime::Ended;
 
@@ -41,17 +42,14 @@ const ASYNC_THREADS: usize = 2;
 pub fn run(loaded: &Loaded) -> Result<()> {
     let started = Instant::now();
     logging::start();
-    for notice in &loaded.notices {
-        match notice.level {
-            Level::Warning => tracing::warn!("{}", notice.text),
-            Level::Note => tracing::info!("{}", notice.text),
-        }
-    }
     let config = &loaded.config;
     // Opened and closed again: a taken port should not cost the time that loading takes.
     drop(listen(config)?);
 
-    let prepared = prepare(config)?;
+    let (hardware, choice) = Hardware::choose(config, Role::Server)?;
+    say(&choice);
+    loaded.notices_on(hardware.target()).for_each(say);
+    let prepared = prepare(loaded, hardware)?;
     report::print(config, &prepared);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASYNC_THREADS)
@@ -65,57 +63,38 @@ pub fn run(loaded: &Loaded) -> Result<()> {
     outcome
 }
 
+fn say(notice: &Notice) {
+    match notice.level {
+        Level::Warning => tracing::warn!("{}", notice.text),
+        Level::Note => tracing::info!("{}", notice.text),
+    }
+}
+
 /// What a model becomes before it is served.
 struct Prepared {
-    checkpoint: Checkpoint,
-    model: Arc<CpuModel>,
+    fitted: Fitted,
     text: Arc<TextModel>,
-    plan: MemoryPlan,
-    shape: measure::Shape,
+    placement: Placement,
     threads: usize,
 }
 
-fn prepare(config: &Config) -> Result<Prepared> {
-    let path = expanded(config.model_name());
-    check_format(config.model.load_format, &path)?;
-    let max_model_len = match config.model.max_model_len {
-        Some(ContextLength::Tokens(tokens)) => Some(Tokens(tokens)),
-        Some(ContextLength::Auto) | None => None,
-    };
-    let options = OpenOptions {
-        max_model_len,
-        download_dir: config.model.download_dir.clone(),
-        revision: config.model.revision.clone(),
-    };
-    let checkpoint = Checkpoint::open(&path, &options)?;
-    let shape = measure::shape(config, &checkpoint);
-    let plan = memory_plan::plan(config, &measure::facts(&checkpoint, shape))?;
-    let threads = config.device.threads.unwrap_or_else(machine::cores) as usize;
-
-    let source = text_source::text_source(config, &checkpoint.text)?;
+fn prepare(loaded: &Loaded, hardware: Hardware) -> Result<Prepared> {
+    let config = &loaded.config;
+    let fitted = Fitted::new(config, hardware)?;
+    let architecture = &fitted.checkpoint.config.architecture;
+    for key in &config.platform.unanswered {
+        say(&key.answer(architecture));
+    }
+    let threads = factory::threads(config);
+    let source = text_source::text_source(config, &fitted.checkpoint.text)?;
     // The vocabulary is built while the weights are packed.
-    let (text, model) = std::thread::scope(|scope| {
+    let (text, placement) = std::thread::scope(|scope| {
         let text = scope.spawn(|| TextModel::new(source));
-        let model = load(&checkpoint, &plan, shape, threads);
-        (text.join(), model)
+        let placement = placement::placement(config, &fitted, &loaded.arguments);
+        (text.join(), placement)
     });
     let Ok(text) = text else { bail!("building the tokenizer failed inside the server") };
-    Ok(Prepared { model: model?, text: Arc::new(text?), checkpoint, plan, shape, threads })
-}
-
-fn load(
-    checkpoint: &Checkpoint,
-    plan: &MemoryPlan,
-    shape: measure::Shape,
-    threads: usize,
-) -> Result<Arc<CpuModel>> {
-    let progress = Progress::new(plan.weights.0);
-    let options = assemble::load_options(shape, threads);
-    let model = CpuModel::load(checkpoint.program.clone(), checkpoint, &options, &|loaded| {
-        progress.reached(loaded.bytes.0);
-    });
-    progress.finish();
-    Ok(model?)
+    Ok(Prepared { placement: placement?, text: Arc::new(text?), fitted, threads })
 }
 
 /// The socket that will be served on.
@@ -130,24 +109,4 @@ fn listen(config: &Config) -> Result<TcpListener> {
     })?;
     listener.set_nonblocking(true)?;
     Ok(listener)
-}
-
-fn check_format(wanted: LoadFormat, path: &Path) -> Result<()> {
-    match wanted {
-        LoadFormat::Gguf if path.is_dir() => {
-            bail!("--load-format gguf, but {} is a folder; give the .gguf file", path.display())
-        }
-        LoadFormat::Safetensors if path.is_file() => {
-            bail!("--load-format safetensors, but {} is a file; give its folder", path.display())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// `~/` at the beginning becomes the home folder; shells do this for flags, but not in files.
-fn expanded(path: &str) -> PathBuf {
-    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
-        (Some(rest), Some(home)) => Path::new(&home).join(rest),
-        _ => PathBuf::from(path),
-    }
 }

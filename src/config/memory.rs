@@ -10,7 +10,8 @@ use super::values;
 pub struct MemoryOptions {
     /// Size of the KV cache (`4GiB`, `512m`). Default on the CPU: what `--max-num-seqs` sequences of
     /// `--max-model-len` tokens need, but at most 4 GiB (or one such sequence, when that is more) and at most
-    /// half of the memory that is free beside the weights.
+    /// half of the memory that is free beside the weights. Default on an NPU: its share of the memory (see
+    /// `--gpu-memory-utilization`) less weights and activations.
     #[arg(long, value_name = "BYTES", value_parser = values::bytes)]
     pub kv_cache_memory_bytes: Option<u64>,
 
@@ -18,11 +19,12 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "BLOCKS", value_parser = values::count)]
     pub num_gpu_blocks_override: Option<u32>,
 
-    /// Tokens in one KV cache block: 16, 32, 64, 128 or 256. Default: 64 on the CPU.
+    /// Tokens in one KV cache block: 16, 32, 64, 128 or 256. Default: 64 on the CPU, 128 on an NPU.
     #[arg(long, value_name = "TOKENS", value_parser = values::block_size)]
     pub block_size: Option<u32>,
 
-    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits.
+    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits. On an NPU it is the type that is
+    /// computed in.
     #[arg(long, value_name = "TYPE", value_enum, default_value = "auto")]
     pub kv_cache_dtype: KvCacheType,
 
@@ -50,4 +52,25 @@ pub enum KvCacheType {
     /// 16-bit floats.
     #[value(alias = "half")]
     Float16,
+}
+
+impl KvCacheType {
+    /// Reads a name, as the command line does.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        <Self as ValueEnum>::from_str(text, false).map_err(|_| {
+            let names: Vec<_> = Self::value_variants().iter().map(ToString::to_string).collect();
+            format!("{text:?} is not possible; expected one of {}", names.join(", "))
+        })
+    }
+}
+
+impl std::fmt::Display for KvCacheType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Float32 => "float32",
+            Self::Bfloat16 => "bfloat16",
+            Self::Float16 => "float16",
+        })
+    }
 }

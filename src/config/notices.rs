@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Config;
+use super::device::Target;
 
 /// One line about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Notice {
     pub level: Level,
     /// The line.
     pub text: String,
+    /// The only kind of device that it is said for; none: for all.
+    pub on: Option<Target>,
 }
 
 /// How much a notice matters.
@@ -26,50 +29,76 @@ impl Notice {
     /// A line about something that has no effect.
     #[must_use]
     pub fn warning(text: String) -> Self {
-        Self { level: Level::Warning, text }
+        Self { level: Level::Warning, text, on: None }
     }
 
     /// A line about something that is the case anyway.
     #[must_use]
     pub fn note(text: String) -> Self {
-        Self { level: Level::Note, text }
+        Self { level: Level::Note, text, on: None }
+    }
+
+    /// The same, said only when serving on such a device.
+    #[must_use]
+    pub fn on(self, target: Target) -> Self {
+        Self { on: Some(target), ..self }
+    }
+
+    /// Whether it is said when serving on such a device.
+    #[must_use]
+    pub fn concerns(&self, target: Target) -> bool {
+        self.on.is_none_or(|on| on == target)
     }
 }
 
-/// One warning for each option in `given` (field names) that only means something on another device.
+/// One warning for each option in `given` (field names) that only means something on another device, or nothing yet.
 #[must_use]
-pub fn device_only(config: &Config, given: &BTreeSet<String>) -> Vec<Notice> {
+pub fn by_device(config: &Config, given: &BTreeSet<String>) -> Vec<Notice> {
     let device = &config.device;
-    let one_process = "the CPU is served by one process that uses all cores (see --threads)";
     let mut warnings = Vec::new();
-    let mut warn = |field: &str, applies: bool, value: String, why: &str| {
+    let mut warn = |field: &str, applies: bool, target: Target, value: String, why: &str| {
         if applies && given.contains(field) {
+            let place = match target {
+                Target::Cpu => "on the CPU",
+                Target::Ascend => "on an NPU",
+            };
             let option = field.replace('_', "-");
-            warnings.push(Notice::warning(format!("--{option}{value} has no effect on the CPU: {why}")));
+            let text = format!("--{option}{value} has no effect {place}: {why}");
+            warnings.push(Notice::warning(text).on(target));
         }
     };
+    let one_process = "the CPU is served by one process that uses all cores (see --threads)";
     for (field, size) in [
         ("tensor_parallel_size", device.tensor_parallel_size),
         ("pipeline_parallel_size", device.pipeline_parallel_size),
         ("data_parallel_size", device.data_parallel_size),
     ] {
-        warn(field, size > 1, format!(" {size}"), one_process);
+        warn(field, size > 1, Target::Cpu, format!(" {size}"), one_process);
     }
+    warn(
+        "data_parallel_size",
+        device.data_parallel_size > 1,
+        Target::Ascend,
+        format!(" {}", device.data_parallel_size),
+        "start one server for each device behind a balancer",
+    );
     let scheme = config.model.quantization.as_deref().unwrap_or_default();
+    let stored = "weights are used in the form the checkpoint stores them in, quantised or not";
+    warn("quantization", true, Target::Cpu, format!(" {scheme}"), stored);
     warn(
         "quantization",
         true,
+        Target::Ascend,
         format!(" {scheme}"),
-        "weights are used in the form the checkpoint stores them in, quantised or not",
+        "weights are used as they are stored; W8A8 checkpoints in the layout of ModelSlim are not read yet",
     );
     warn(
         "gpu_memory_utilization",
         true,
+        Target::Cpu,
         format!(" {}", config.memory.gpu_memory_utilization),
         "set the size of the KV cache with --kv-cache-memory-bytes",
     );
-    warn("enforce_eager", device.enforce_eager, String::new(), "every operation runs by itself there anyway");
-    warn("compilation_config", true, String::new(), "no graphs are captured there");
-    warn("additional_config", true, String::new(), "it speaks to a device's platform");
+    warn("cann_path", true, Target::Cpu, String::new(), "it is only used for Ascend NPUs");
     warnings
 }

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 
 use clap::Arg;
 
-use super::environment;
 use super::foreign::{FOREIGN, Outcome};
+use super::keys::{Effect, Key};
+use super::{ascend, compilation, environment};
 
 /// Where the page lies in the repository.
 pub const PAGE: &str = "docs/reference/configuration.md";
@@ -22,11 +23,22 @@ those of `vllm serve` wherever the thing exists here.
 - Flags: `--max-model-len 8k`, `--max-model-len=8k` and `--max_model_len 8k` are the same. A switch is turned
   off by `--no-NAME` or `--NAME=false`. Single keys of a JSON option can be given as `--NAME.key value`.
 - File: keys are flat, with dashes or underscores: `max_model_len = 8192`. Unknown keys are errors.
-  [`config/updraft.toml`](../../config/updraft.toml) lists all of them.
+  [`config/updraft.toml`](../../config/updraft.toml) lists all of them. Only the Ascend table is a table, see
+  [`config/ascend.toml`](../../config/ascend.toml) and
+  [`config/ascend_graph_config.json`](../../config/ascend_graph_config.json).
 - Environment: `UPDRAFT_` and the name in capitals: `UPDRAFT_MAX_MODEL_LEN=8k`. An empty variable counts as not
   set. Lists are written `a,b` or `[\"a\", \"b\"]`.
 - Numbers: `8k` is 8000, `8K` is 8192; likewise `m`/`M` and `g`/`G`. Sizes may end in `iB`: `4GiB`.
 ";
+
+const COMPILATION: &str = "\
+Options given by themselves win over these keys, and these over those of the next two sections. A key that is not
+listed is an error.";
+const TABLE: &str = "\
+The table may stand at the top of the file of `--config`, or in `--additional-config`. An option given by itself wins
+over it.";
+const ADDITIONAL: &str = "\
+The keys that vllm-ascend has, or had until they were removed. Each takes effect or is answered with one line.";
 
 /// The whole page, in Markdown.
 #[must_use]
@@ -45,6 +57,14 @@ pub fn page() -> String {
             let _ = writeln!(page, "\n## {heading}\n\n| option | default | meaning |\n| --- | --- | --- |");
         }
         let _ = writeln!(page, "| {} | {} | {} |", spelling(arg), default(arg), meaning(arg));
+    }
+
+    for (heading, introduction, keys) in [
+        ("Keys of `--compilation-config`", COMPILATION, compilation::KEYS),
+        ("Keys of the table `ascend_config`, or `ascend`", TABLE, ascend::table::KEYS),
+        ("Keys of `--additional-config`", ADDITIONAL, ascend::additional::KEYS),
+    ] {
+        keys_section(&mut page, heading, introduction, keys);
     }
 
     let _ = writeln!(
@@ -78,6 +98,23 @@ pub fn page() -> String {
         let _ = writeln!(page, "| `--{}` | {outcome} | {} |", known.name, cell(known.text));
     }
     page
+}
+
+fn keys_section(page: &mut String, heading: &str, introduction: &str, keys: &[Key]) {
+    let _ = writeln!(
+        page,
+        "\n## {heading}\n\n{introduction}\n\n| key | what happens | meaning, or why it has none |\n| --- | --- | --- |"
+    );
+    for key in keys {
+        let outcome = match key.effect {
+            Effect::Always => "the case anyway",
+            Effect::Never => "ignored, with a line",
+            Effect::Part(_) => "no effect, with a line: no served model has it",
+            effect if effect.missing_on_the_cpu().is_some() => "takes effect on an NPU",
+            _ => "takes effect",
+        };
+        let _ = writeln!(page, "| `{}` | {outcome} | {} |", key.path, cell(key.text));
+    }
 }
 
 fn spelling(arg: &Arg) -> String {

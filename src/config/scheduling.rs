@@ -2,12 +2,16 @@
 
 use clap::{ArgAction, Args, ValueEnum};
 
+use super::device::Target;
 use super::error::ConfigError;
 use super::values;
 
 /// Tokens a step computes at most when nothing is said: on a CPU a step of this size stays short enough that
 /// running streams do not stutter while a long prompt is read.
 pub const BATCHED_TOKENS_DEFAULT: u32 = 512;
+
+/// The same on an NPU, which computes large steps much faster.
+pub const BATCHED_TOKENS_NPU: u32 = 2048;
 
 /// Which sequences run when.
 #[derive(Clone, Debug, Args)]
@@ -18,7 +22,7 @@ pub struct SchedulingOptions {
     pub max_num_seqs: u32,
 
     /// Tokens computed in one step, at most; long prompts are cut into chunks of this size. Default: 512 on
-    /// the CPU, or `--max-num-seqs` when that is more.
+    /// the CPU and 2048 on an NPU, or `--max-num-seqs` when that is more.
     #[arg(long, value_name = "TOKENS", value_parser = values::count)]
     pub max_num_batched_tokens: Option<u32>,
 
@@ -55,21 +59,24 @@ pub enum SchedulingPolicy {
 }
 
 impl SchedulingOptions {
-    /// Tokens a step computes at most.
+    /// Tokens a step computes at most on such a device.
     #[must_use]
-    pub fn batched_tokens(&self) -> u32 {
-        self.max_num_batched_tokens.unwrap_or_else(|| BATCHED_TOKENS_DEFAULT.max(self.max_num_seqs))
+    pub fn batched_tokens(&self, target: Target) -> u32 {
+        let default = match target {
+            Target::Cpu => BATCHED_TOKENS_DEFAULT,
+            Target::Ascend => BATCHED_TOKENS_NPU,
+        };
+        self.max_num_batched_tokens.unwrap_or_else(|| default.max(self.max_num_seqs))
     }
 
     /// Checks that span several options of this group.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        if self.batched_tokens() < self.max_num_seqs {
+        // Defaults are never too small.
+        if let Some(tokens) = self.max_num_batched_tokens.filter(|&tokens| tokens < self.max_num_seqs) {
             return Err(ConfigError::Conflict(format!(
-                "--max-num-batched-tokens {} is less than --max-num-seqs {}: every running sequence needs one \
+                "--max-num-batched-tokens {tokens} is less than --max-num-seqs {}: every running sequence needs one \
                  token a step, so raise the first to {} or more",
-                self.batched_tokens(),
-                self.max_num_seqs,
-                self.max_num_seqs,
+                self.max_num_seqs, self.max_num_seqs,
             )));
         }
         Ok(())

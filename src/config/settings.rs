@@ -13,11 +13,17 @@ use super::environment::{self, Environment};
 use super::error::ConfigError;
 use super::notices::Notice;
 use super::options::{OptionFacts, Options, Shape};
-use super::{file, foreign, values};
+use super::{ascend, file, foreign, values};
 
 /// Values by option, with the place each came from.
 #[derive(Clone, Debug, Default)]
-pub struct Settings(BTreeMap<String, Setting>);
+pub struct Settings {
+    values: BTreeMap<String, Setting>,
+    /// Tables of a platform that stand at the top of the file, with their names.
+    pub tables: Vec<(String, Value)>,
+    /// ` in FILE`, when a file was read.
+    pub file: String,
+}
 
 #[derive(Clone, Debug)]
 struct Setting {
@@ -30,8 +36,13 @@ impl Settings {
     pub fn add_file(&mut self, path: &Path, options: &Options) -> Result<Vec<Notice>, ConfigError> {
         let mut notices = Vec::new();
         let mut seen = BTreeMap::new();
+        self.file = format!(" in {}", path.display());
         for (key, value) in file::read(path)? {
-            let place = format!("{key} in {}", path.display());
+            if ascend::is_table(&key) {
+                self.tables.push((key, value));
+                continue;
+            }
+            let place = format!("{key}{}", self.file);
             let Some(facts) = options.get(&key).filter(|facts| facts.id != "config") else {
                 notices.extend(answer_foreign(&key, &value, place, options)?);
                 continue;
@@ -43,7 +54,7 @@ impl Settings {
             match written(&value, facts) {
                 Ok(None) => {}
                 Ok(Some(values)) => {
-                    self.0.insert(facts.id.clone(), Setting { values, place });
+                    self.values.insert(facts.id.clone(), Setting { values, place });
                 }
                 Err(problem) => return Err(ConfigError::Value { place, problem }),
             }
@@ -55,7 +66,7 @@ impl Settings {
     pub fn add_environment(&mut self, environment: &Environment, options: &Options) -> Vec<Notice> {
         if let Some(key) = environment.get(environment::VLLM_API_KEY) {
             let place = environment::VLLM_API_KEY.to_owned();
-            self.0.insert("api_key".to_owned(), Setting { values: vec![key.to_owned()], place });
+            self.values.insert("api_key".to_owned(), Setting { values: vec![key.to_owned()], place });
         }
         let mut known: Vec<String> = environment::OTHERS.map(str::to_owned).to_vec();
         for facts in options.iter() {
@@ -66,7 +77,7 @@ impl Settings {
                     Shape::Many => values::list_items(text).unwrap_or_else(|_| vec![text.to_owned()]),
                     _ => vec![text.to_owned()],
                 };
-                self.0.insert(facts.id.clone(), Setting { values, place: place.clone() });
+                self.values.insert(facts.id.clone(), Setting { values, place: place.clone() });
             }
             known.push(place);
         }
@@ -87,7 +98,7 @@ impl Settings {
     /// Makes the values the defaults of a command.
     #[must_use]
     pub fn apply(&self, mut command: Command) -> Command {
-        for (id, setting) in &self.0 {
+        for (id, setting) in &self.values {
             command = command.mut_arg(id, |arg| arg.default_values(setting.values.clone()));
         }
         command
@@ -95,14 +106,14 @@ impl Settings {
 
     /// Fields that have a value here.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.values.keys().map(String::as_str)
     }
 
     /// Drops the values of options that the command line gives, so that what is left is in force.
     pub fn yield_to(&mut self, arguments: &[String]) {
         for option in arguments.iter().filter_map(|argument| argument.strip_prefix("--")) {
             let name = option.split_once('=').map_or(option, |(name, _)| name);
-            self.0.remove(&name.replace('-', "_"));
+            self.values.remove(&name.replace('-', "_"));
         }
     }
 
@@ -110,7 +121,7 @@ impl Settings {
     #[must_use]
     pub fn place_of(&self, option: &str) -> String {
         let id = option.trim_start_matches('-').replace('-', "_");
-        self.0.get(&id).map_or_else(|| option.to_owned(), |setting| setting.place.clone())
+        self.values.get(&id).map_or_else(|| option.to_owned(), |setting| setting.place.clone())
     }
 }
 

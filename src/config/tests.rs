@@ -1,5 +1,6 @@
 //! Tests of the configuration as a whole: precedence, spellings, messages, the example and the page.
 
+mod ascend;
 mod documents;
 
 use std::path::PathBuf;
@@ -7,10 +8,11 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 
-use super::device::DeviceKind;
+use super::device::{DeviceKind, Isolation, Target};
 use super::environment::Environment;
 use super::model::ComputeType;
 use super::options::Options;
+use super::platform::Platform;
 use super::scheduling::SchedulingPolicy;
 use super::values::{ContextLength, LogprobsLimit};
 use super::{ConfigError, Level, Loaded, command, foreign, load};
@@ -70,8 +72,7 @@ fn the_line_of_an_ascend_server_means_what_it_says() {
 
     let texts = |level| -> Vec<&str> {
         loaded
-            .notices
-            .iter()
+            .notices_on(Target::Cpu)
             .filter(|notice| notice.level == level)
             .map(|notice| notice.text.as_str())
             .collect()
@@ -88,7 +89,7 @@ fn the_line_of_an_ascend_server_means_what_it_says() {
 
 #[test]
 fn defaults_are_those_of_the_page() {
-    let Loaded { config, notices } = read("m").unwrap();
+    let Loaded { config, notices, .. } = read("m").unwrap();
     assert_eq!(notices, vec![]);
     assert_eq!((config.server.host.as_str(), config.server.port), ("0.0.0.0", 8000));
     assert_eq!(config.server.shutdown_timeout, Duration::from_secs(30));
@@ -96,10 +97,13 @@ fn defaults_are_those_of_the_page() {
     assert_eq!(config.model.dtype, ComputeType::Auto);
     assert_eq!(config.model.max_model_len, None);
     assert_eq!(config.scheduling.max_num_seqs, 256);
-    assert_eq!(config.scheduling.batched_tokens(), 512);
+    assert_eq!(config.scheduling.batched_tokens(Target::Cpu), 512);
     assert_eq!(config.scheduling.scheduling_policy, SchedulingPolicy::Fcfs);
     assert_eq!(config.generation.max_logprobs, LogprobsLimit::Count(20));
     assert_eq!(config.device.device, DeviceKind::Auto);
+    assert_eq!(config.device.executor_isolation, Isolation::Thread);
+    assert_eq!((config.device.verify_replay, config.device.executor_timeout), (0, None));
+    assert_eq!(config.platform, Platform::default());
     assert!(config.server.api_key.is_empty());
     assert!(config.server.allowed_origins.0.is_empty());
 }
@@ -192,7 +196,7 @@ fn spellings_of_vllm_are_understood() {
     let config = read(
         "m --max_model_len=25.6k -tp 2 -pp=1 --no-enable-chunked-prefill --no_enable_prefix_caching \
          --served-model-name a b --api-key k1 --api-key k2 --compilation-config.mode 3 \
-         --compilation-config.pass_config.fuse true --max-logprobs -1 -q w8a8 --dtype half --port 1 --port 2",
+         --compilation-config.pass_config.enable_sp true --max-logprobs -1 -q w8a8 --dtype half --port 1 --port 2",
     )
     .unwrap()
     .config;
@@ -204,7 +208,7 @@ fn spellings_of_vllm_are_understood() {
     assert_eq!(config.server.api_key.len(), 2);
     assert_eq!(
         serde_json::Value::Object(config.device.compilation_config.unwrap()),
-        serde_json::json!({"mode": 3, "pass_config": {"fuse": true}})
+        serde_json::json!({"mode": 3, "pass_config": {"enable_sp": true}})
     );
     assert_eq!(config.generation.max_logprobs, LogprobsLimit::Vocabulary);
     assert_eq!(config.model.dtype, ComputeType::Float16);
@@ -236,7 +240,12 @@ fn wrong_values_get_one_sentence_that_says_what_is_right() {
         ("m --max-num-seqs 64 --max-num-batched-tokens 32", vec!["--max-num-batched-tokens 32", "64"]),
         ("m --override-generation-config {\"temp\":1}", vec!["unknown key \"temp\""]),
         ("m --compilation-config 3", vec!["--compilation-config", "JSON object"]),
-        ("m --device npu", vec!["--device", "auto, cpu"]),
+        ("m --device cuda", vec!["--device", "auto, cpu, ascend"]),
+        ("m --executor-isolation fork", vec!["--executor-isolation", "thread, process"]),
+        ("m --executor-timeout 0", vec!["--executor-timeout", "above 0"]),
+        ("m --step-deadline never", vec!["--step-deadline", "above 0"]),
+        ("m --cudagraph-capture-sizes 0", vec!["--cudagraph-capture-sizes", "1 or more"]),
+        ("m --additional-config 3", vec!["--additional-config", "JSON object", ".toml"]),
         ("m --uds /tmp/x", vec!["--uds", "TCP"]),
         ("m --enable-lora", vec!["--enable-lora", "LoRA"]),
     ] {
@@ -283,8 +292,7 @@ fn keys_come_from_both_variables_and_are_never_printed() {
 #[test]
 fn options_of_vllm_are_answered() {
     let loaded =
-        read("m --swap-space 4 --cudagraph-capture-sizes 1 2 4 -O3 -O 2 --no-enable-lora -sc {} --port 9")
-            .unwrap();
+        read("m --swap-space 4 --cudagraph-metrics -O3 -O 2 --no-enable-lora -sc {} --port 9").unwrap();
     assert_eq!(loaded.config.server.port, 9);
     assert_eq!(loaded.config.model_name(), "m");
     assert_eq!(loaded.notices.len(), 5, "{:?}", loaded.notices);
@@ -303,12 +311,21 @@ fn options_of_vllm_are_answered() {
 
 #[test]
 fn device_only_options_warn_once_each_and_only_when_given() {
-    let line = "m --enforce-eager --data-parallel-size 2 --pipeline-parallel-size 2 --additional-config {} \
-                --compilation-config {} --enforce-eager";
-    assert_eq!(read(line).unwrap().notices.len(), 5);
-    assert_eq!(read("m -tp 1 --no-enforce-eager").unwrap().notices, vec![]);
+    let on = |line: &str, target| -> Vec<String> {
+        let loaded = read(line).unwrap();
+        loaded.notices_on(target).map(|notice| notice.text.clone()).collect()
+    };
+    let line = "m --enforce-eager --data-parallel-size 2 --pipeline-parallel-size 2 --verify-replay 9 \
+                --cudagraph-capture-sizes 1 2 --max-cudagraph-capture-size 2 --cann-path /x --enforce-eager";
+    assert_eq!(on(line, Target::Cpu).len(), 3, "{:?}", on(line, Target::Cpu));
+    let warnings = on(line, Target::Ascend);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("--data-parallel-size 2"), "{warnings:?}");
+    assert_eq!(read("m -tp 1 --no-enforce-eager --verify-replay 0").unwrap().notices, vec![]);
     let environment = Environment::from([("UPDRAFT_GPU_MEMORY_UTILIZATION", "0.8")]);
-    assert_eq!(load(&words("m"), &environment).unwrap().notices.len(), 1);
+    let loaded = load(&words("m"), &environment).unwrap();
+    assert_eq!(loaded.notices_on(Target::Cpu).count(), 1);
+    assert_eq!(loaded.notices_on(Target::Ascend).count(), 0);
 }
 
 #[test]

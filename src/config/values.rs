@@ -129,6 +129,14 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time in seconds above nothing, at most a day.
+pub fn positive_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("expected seconds above 0 and up to 86400, such as 30 or 1.5".to_owned()),
+    }
+}
+
 /// Yes or no.
 pub fn switch(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -166,6 +174,21 @@ pub fn list_items(text: &str) -> Result<Vec<String>, String> {
 pub fn json_object(text: &str) -> Result<JsonObject, String> {
     serde_json::from_str(text)
         .map_err(|error| format!("expected a JSON object such as {{\"key\": 1}} ({error})"))
+}
+
+/// A JSON object, or the object in a file.
+pub fn object_or_file(text: &str) -> Result<JsonObject, String> {
+    if text.trim_start().starts_with('{') {
+        return json_object(text);
+    }
+    let path = std::path::Path::new(text);
+    if !path.is_file() {
+        return Err(
+            "expected a JSON object such as {\"key\": 1}, or the path of a .json, .toml or .yaml file"
+                .to_owned(),
+        );
+    }
+    super::file::read(path).map_err(|error| error.to_string())
 }
 
 /// A JSON object with sampling defaults, each of them a number or null.

@@ -74,7 +74,10 @@ impl From<SubmitError> for Failure {
         let message = error.to_string();
         match error {
             SubmitError::ShuttingDown => Self::unavailable(message, RETRY_AFTER_SECS),
-            SubmitError::Unavailable { retry_after_secs } => Self::unavailable(message, retry_after_secs),
+            SubmitError::Unavailable { retry_after_secs }
+            | SubmitError::OutOfService { retry_after_secs, .. } => {
+                Self::unavailable(message, retry_after_secs)
+            }
             SubmitError::Refused(refusal) => match refusal.retry_after() {
                 Some(wait) => Self::busy(message, wait.0.div_ceil(1000).max(1)),
                 None => refused(&refusal, message).into(),
@@ -112,6 +115,9 @@ impl From<&GenerationError> for Failure {
         match error {
             GenerationError::ShuttingDown | GenerationError::EngineLost { .. } => {
                 Self::unavailable(message, RETRY_AFTER_SECS)
+            }
+            GenerationError::OutOfService { retry_after_secs, .. } => {
+                Self::unavailable(message, *retry_after_secs)
             }
             _ => Self::internal(&message),
         }

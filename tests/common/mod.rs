@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use updraft_actors::{Engine, EngineOptions, Generation, GenerationEvent, Submission};
+use updraft_actors::{Engine, EngineOptions, Generation, GenerationEvent, Placement, Submission};
 use updraft_core::admission::Limits;
+use updraft_core::graphs::{GraphMode, GraphOptions};
 use updraft_core::kv::KvConfig;
+use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::{Policy, SchedulerConfig};
@@ -46,11 +48,19 @@ pub(crate) struct Setup {
     pub(crate) kv: KvType,
     pub(crate) threads: usize,
     pub(crate) prefix_caching: bool,
+    pub(crate) graphs: GraphMode,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { blocks: 1_024, step_budget: 256, kv: KvType::F32, threads: 2, prefix_caching: false }
+        Self {
+            blocks: 1_024,
+            step_budget: 256,
+            kv: KvType::F32,
+            threads: 2,
+            prefix_caching: false,
+            graphs: GraphMode::None,
+        }
     }
 }
 
@@ -68,10 +78,14 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
     let restarts = RestartPolicy { first_delay: Millis(2), budget: 100, ..RestartPolicy::default() };
     let model = Arc::clone(model);
     Engine::start(EngineOptions {
-        device: Arc::new(move || {
-            let device = CpuDevice::new(Arc::clone(&model), &options).map_err(|error| error.to_string())?;
-            Ok(Box::new(device) as Box<dyn Device>)
-        }),
+        placement: Placement::Thread(Arc::new(move |_ordinal| {
+            Ok(Box::new(CpuDevice::new(Arc::clone(&model), &options)?) as Box<dyn Device>)
+        })),
+        ordinals: vec![0],
+        graphs: GraphOptions { mode: setup.graphs, ..GraphOptions::default() },
+        verify_replay: 0,
+        step_deadline: Duration::from_secs(60),
+        recovery: RecoveryPolicy::default(),
         model_name: "fixture".to_owned(),
         scheduler: SchedulerConfig {
             max_sequences: 64,

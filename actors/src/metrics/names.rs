@@ -53,6 +53,21 @@ names! {
     STALE_PLANS = "updraft_stale_plans_total";
     MAILBOX_DEPTH = "updraft_mailbox_depth";
     STEPS = "updraft_steps_total";
+    LAUNCH_TIME = "updraft_launch_seconds";
+    GRAPH_HITS = "updraft_graph_hits_total";
+    GRAPH_REPLAYS = "updraft_graph_replays_total";
+    GRAPH_PADDED = "updraft_graph_padded_rows_total";
+    GRAPH_EAGER = "updraft_graph_eager_steps_total";
+    GRAPH_CAPTURES = "updraft_graph_captures_total";
+    GRAPH_CAPTURE_TIME = "updraft_graph_capture_seconds";
+    GRAPH_RETIREMENTS = "updraft_graph_retirements_total";
+    GRAPH_CHECKS = "updraft_graph_checks_total";
+    GRAPH_BYTES = "updraft_graph_bytes";
+    DEVICE_FAULTS = "updraft_device_faults_total";
+    DEVICE_RECOVERIES = "updraft_device_recoveries_total";
+    DEVICE_RECOVERY_TIME = "updraft_device_recovery_seconds";
+    DEVICES_RETIRED = "updraft_devices_retired_total";
+    OUT_OF_SERVICE = "updraft_out_of_service";
     RESIDENT_BYTES = "process_resident_memory_bytes";
     START_TIME = "process_start_time_seconds";
 }
@@ -77,6 +92,9 @@ const HOST: &[f64] = &[
     0.1, 1.0,
 ];
 
+const MENDING: &[f64] = &[0.000_1, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0];
+const CAPTURE: &[f64] = &[0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0];
+
 /// Histograms with fixed buckets. Those of [`TOKEN_HISTOGRAMS`] depend on the context length.
 pub const HISTOGRAMS: &[(&str, &[f64])] = &[
     (ITERATION_TOKENS, ITERATION),
@@ -92,6 +110,9 @@ pub const HISTOGRAMS: &[(&str, &[f64])] = &[
     (DECODE_TIME, LATENCY),
     (HOST_OVERHEAD, HOST),
     (DEVICE_TIME, BETWEEN_TOKENS),
+    (LAUNCH_TIME, HOST),
+    (GRAPH_CAPTURE_TIME, CAPTURE),
+    (DEVICE_RECOVERY_TIME, MENDING),
 ];
 
 /// Histograms of token counts.

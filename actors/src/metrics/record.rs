@@ -4,10 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use metrics::{counter, gauge, histogram};
 use updraft_core::Millis;
+use updraft_core::fault::FaultClass;
 
 use super::names as n;
 use super::recorder::Labels;
-use crate::bus::{Bus, FaultRecord, RequestRecord, RequestSummary, StepRecord};
+use super::{device, graphs};
+use crate::bus::{Bus, FaultRecord, LossRecord, RequestRecord, RequestSummary, StepRecord};
 use crate::supervisor::StatusBoard;
 
 /// Finish reasons in the order of the reference.
@@ -37,13 +39,15 @@ pub(super) fn first_values(labels: &Labels) {
     for (state, value) in [("awake", 1.0), ("weights_offloaded", 0.0), ("discard_all", 0.0)] {
         gauge!(n::SLEEP_STATE, &with(labels, "sleep_state", state)).set(value);
     }
-    for class in ["executor", "hang", "kv_blocks", "scheduler", "intake", "metrics", "supervisor"] {
+    for class in ["executor", "hang", "kv_blocks", "scheduler", "intake", "graphs", "metrics", "supervisor"] {
         counter!(n::FAULTS, "class" => class).absolute(0);
         if class != "hang" {
             counter!(n::ACTOR_RESTARTS, "actor" => class).absolute(0);
         }
     }
     counter!(n::STEPS).absolute(0);
+    graphs::first_values();
+    device::first_values();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     gauge!(n::START_TIME).set(started.as_secs_f64());
 }
@@ -70,6 +74,8 @@ pub(super) fn step(step: &StepRecord, labels: &Labels) {
     counter!(n::GENERATION_TOKENS, labels).increment(u64::from(step.generated_tokens));
     histogram!(n::ITERATION_TOKENS, labels).record(step.computed_tokens);
     histogram!(n::DEVICE_TIME).record(step.device_micros as f64 / 1e6);
+    histogram!(n::LAUNCH_TIME).record(step.launch_micros as f64 / 1e6);
+    graphs::launched(step.launched);
     if let Some(host) = step.host_micros {
         histogram!(n::HOST_OVERHEAD).record(host as f64 / 1e6);
     }
@@ -128,11 +134,19 @@ fn ended(summary: &RequestSummary, labels: &Labels) {
     }
 }
 
-/// One loss.
+/// One loss, or one fault of a device.
 pub(super) fn fault(fault: &FaultRecord) {
-    counter!(n::FAULTS, "class" => fault.class.as_str()).increment(1);
-    let actor = match fault.class {
-        updraft_core::fault::FaultClass::Hang => "executor",
+    match fault {
+        FaultRecord::Lost(loss) => lost(loss),
+        FaultRecord::Device(fault) => device::fault(fault),
+        FaultRecord::Retired { replaced_by, .. } => device::retired(replaced_by.is_some()),
+    }
+}
+
+fn lost(loss: &LossRecord) {
+    counter!(n::FAULTS, "class" => loss.class.as_str()).increment(1);
+    let actor = match loss.class {
+        FaultClass::Hang => "executor",
         class => class.as_str(),
     };
     counter!(n::ACTOR_RESTARTS, "actor" => actor).increment(1);

@@ -1,13 +1,20 @@
 //! The Prometheus recorder with the labels every engine metric carries.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusRecorder};
+
+use updraft_core::graphs::GraphKey;
 
 use super::names;
 
 /// Recorder and common labels. Never installed globally: several engines can live in one process.
 pub(crate) struct Recorder {
-    recorder: PrometheusRecorder,
+    prometheus: PrometheusRecorder,
     labels: Labels,
+    /// Graphs whose size has been shown: what is gone has to be shown as nothing.
+    pub(super) graphs: Mutex<BTreeSet<GraphKey>>,
 }
 
 /// Labels of every engine metric.
@@ -28,7 +35,7 @@ impl Recorder {
             builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
         }
         let labels = [("model_name", model_name.to_owned()), ("engine", "0".to_owned())];
-        let made = Self { recorder: builder.build_recorder(), labels };
+        let made = Self { prometheus: builder.build_recorder(), labels, graphs: Mutex::default() };
         made.with(|_| {
             let mut described: Vec<(&'static str, String)> = cache_config.to_vec();
             described.push(("engine", "0".to_owned()));
@@ -40,12 +47,12 @@ impl Recorder {
 
     /// Runs `work` with this recorder as the target of the metric macros.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Labels) -> T) -> T {
-        metrics::with_local_recorder(&self.recorder, || work(&self.labels))
+        metrics::with_local_recorder(&self.prometheus, || work(&self.labels))
     }
 
     /// The page for a scrape.
     pub(crate) fn render(&self) -> String {
-        let handle = self.recorder.handle();
+        let handle = self.prometheus.handle();
         handle.run_upkeep();
         handle.render()
     }

@@ -90,6 +90,11 @@ impl Streams {
         }
     }
 
+    /// All of them.
+    pub(super) fn sequences(&self) -> Vec<SequenceId> {
+        self.open.keys().copied().collect()
+    }
+
     /// Ends a stream with an error.
     pub(super) fn fail(&mut self, sequence: SequenceId, error: GenerationError, now: Millis) {
         self.send(sequence, GenerationEvent::Failed(error), Tokens::ZERO);
@@ -105,8 +110,8 @@ impl Streams {
 
     fn send(&self, sequence: SequenceId, event: GenerationEvent, cached: Tokens) -> Option<SequenceId> {
         let stream = self.open.get(&sequence)?;
-        // The channel holds all events a sequence can have, so only a client that left makes this fail; were it
-        // ever full, the stream would submit itself again with what it has.
+        // The channel holds all events a sequence can have, so only a client that left makes this fail; were
+        // it ever full, the stream would submit itself again with what it has.
         stream.deliveries.try_send(Delivery::Event(event, cached)).is_err().then_some(sequence)
     }
 

@@ -1,13 +1,17 @@
 //! The status board: what `/health` and `/ready` read. Written by the supervisor and the device thread.
 //!
-//! The device thread writes to a clock of its own life; the board knows which one to read.
+//! The device thread writes to a life of its own; the board knows which one to read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use super::life::Life;
 use super::mailboxes::Mailboxes;
-use super::step_clock::StepClock;
+
+/// What a device does for itself (a capture, which it may spend in its own compiler without a word) may stand
+/// still this many times longer than a step.
+const UPKEEP_PATIENCE: u32 = 10;
 
 /// Where the engine is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub enum EnginePhase {
     Draining,
     /// The restart budget is used up; the process is about to end.
     Failed,
+    /// No device is left to serve with; the process stays and says so.
+    Retired,
 }
 
 impl EnginePhase {
@@ -32,6 +38,7 @@ impl EnginePhase {
             1 => Self::Serving,
             2 => Self::Restarting,
             3 => Self::Draining,
+            5 => Self::Retired,
             _ => Self::Failed,
         }
     }
@@ -45,6 +52,7 @@ impl EnginePhase {
             Self::Restarting => "restarting",
             Self::Draining => "draining",
             Self::Failed => "failed",
+            Self::Retired => "out of service",
         }
     }
 }
@@ -56,9 +64,13 @@ pub struct StatusBoard {
     stall_after: Duration,
     phase: AtomicU8,
     draining: AtomicBool,
-    /// The clock of the present executor life.
-    clock: RwLock<Arc<StepClock>>,
+    /// Why no device is left.
+    out_of_service: OnceLock<Arc<str>>,
+    /// The present executor life.
+    life: RwLock<Arc<Life>>,
     steps: AtomicU64,
+    /// When the last one ended.
+    last_step: AtomicU64,
     stale: AtomicU64,
     epoch: AtomicU64,
     mailboxes: Mailboxes,
@@ -88,8 +100,10 @@ impl StatusBoard {
             stall_after,
             phase: AtomicU8::new(EnginePhase::Starting as u8),
             draining: AtomicBool::new(false),
-            clock: RwLock::default(),
+            out_of_service: OnceLock::new(),
+            life: RwLock::default(),
             steps: AtomicU64::new(0),
+            last_step: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             mailboxes: Mailboxes::default(),
@@ -100,11 +114,12 @@ impl StatusBoard {
     #[must_use]
     pub fn read(&self) -> EngineStatus {
         let phase = self.phase();
-        let reason = match (phase, self.step_age()) {
-            (EnginePhase::Serving, Some(age)) if age > self.stall_after => {
-                format!("the running step has made no progress for {} s", age.as_secs())
+        let reason = match (phase, self.stalled_for()) {
+            (EnginePhase::Serving, Some(time)) => {
+                format!("the device has made no progress for {} s", time.as_secs())
             }
             (EnginePhase::Serving, _) => "ok".to_owned(),
+            (EnginePhase::Retired, _) => self.why_out_of_service().unwrap_or_default().to_string(),
             (other, _) => format!("the engine is {}", other.as_str()),
         };
         EngineStatus {
@@ -116,10 +131,10 @@ impl StatusBoard {
         }
     }
 
-    /// Whether the running step is older than it may be.
+    /// Whether what is running has made no progress for longer than it may.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.step_age().is_some_and(|age| age > self.stall_after)
+        self.stalled_for().is_some()
     }
 
     /// Answers of an older epoch that were thrown away.
@@ -151,6 +166,8 @@ impl StatusBoard {
 
     pub(crate) fn phase(&self) -> EnginePhase {
         match EnginePhase::from_u8(self.phase.load(Ordering::Acquire)) {
+            EnginePhase::Failed => EnginePhase::Failed,
+            _ if self.out_of_service.get().is_some() => EnginePhase::Retired,
             EnginePhase::Serving if self.draining.load(Ordering::Acquire) => EnginePhase::Draining,
             phase => phase,
         }
@@ -172,37 +189,56 @@ impl StatusBoard {
         self.draining.load(Ordering::Acquire)
     }
 
+    /// No device is left, and none will come back. The first reason stays.
+    pub(crate) fn take_out_of_service(&self, reason: Arc<str>) {
+        let _ = self.out_of_service.set(reason);
+    }
+
+    /// Why no device is left, if so.
+    pub(crate) fn why_out_of_service(&self) -> Option<Arc<str>> {
+        self.out_of_service.get().cloned()
+    }
+
     /// Watches this life from now on; the one before is over.
-    pub(crate) fn install(&self, clock: Arc<StepClock>) {
-        let mut present = self.clock.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *present, clock).retire();
+    pub(crate) fn install(&self, life: Arc<Life>) {
+        let mut present = self.life.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *present, life).retire();
     }
 
     /// Ends the present executor life without a new one. Says whether it was computing a step.
     pub(crate) fn retire(&self) -> bool {
-        let clock = self.clock.read().unwrap_or_else(PoisonError::into_inner);
-        let computing = clock.step_age().is_some() && !clock.is_retired();
-        clock.retire();
+        let life = self.life.read().unwrap_or_else(PoisonError::into_inner);
+        let computing = life.is_computing() && !life.is_retired();
+        life.retire();
         computing
     }
 
     pub(crate) fn count_step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
+        self.last_step.store(self.now().0, Ordering::Relaxed);
+    }
+
+    /// When the last step ended, whichever life it was of.
+    pub(crate) fn last_step(&self) -> updraft_core::Millis {
+        updraft_core::Millis(self.last_step.load(Ordering::Relaxed))
     }
 
     pub(crate) fn count_stale(&self) {
         self.stale.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn step_age(&self) -> Option<Duration> {
-        let clock = self.clock.read().unwrap_or_else(PoisonError::into_inner);
-        clock.step_age().filter(|_| !clock.is_retired())
+    /// How long what is running has stood still, if that is longer than it may.
+    fn stalled_for(&self) -> Option<Duration> {
+        let life = self.life.read().unwrap_or_else(PoisonError::into_inner);
+        let patience = self.stall_after * if life.is_computing() { 1 } else { UPKEEP_PATIENCE };
+        life.stalled_for().filter(|time| *time > patience && !life.is_retired())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supervisor::life::Doing;
 
     #[test]
     fn a_step_that_does_not_end_is_not_ready() {
@@ -210,32 +246,45 @@ mod tests {
         assert!(!board.read().ready);
         board.set_phase(EnginePhase::Serving);
         assert!(board.read().ready);
-        let clock = Arc::new(StepClock::default());
-        board.install(Arc::clone(&clock));
-        clock.step_started();
+        let life = Arc::new(Life::default());
+        board.install(Arc::clone(&life));
+        life.begin(Doing::Step);
         std::thread::sleep(Duration::from_millis(3));
         assert!(board.is_stalled());
         assert!(!board.read().ready);
-        clock.step_ended();
+        life.end();
         assert!(board.read().ready);
     }
 
     #[test]
     fn a_thread_of_an_earlier_life_does_not_show() {
         let board = StatusBoard::new(Duration::ZERO);
-        let (old, new) = (Arc::new(StepClock::default()), Arc::new(StepClock::default()));
+        let (old, new) = (Arc::new(Life::default()), Arc::new(Life::default()));
         board.install(Arc::clone(&old));
         board.install(Arc::clone(&new));
         assert!(old.is_retired() && !new.is_retired());
-        old.step_started();
+        old.begin(Doing::Step);
         std::thread::sleep(Duration::from_millis(3));
         assert!(!board.is_stalled());
-        new.step_started();
-        old.step_ended();
+        new.begin(Doing::Step);
+        old.end();
         std::thread::sleep(Duration::from_millis(3));
         assert!(board.is_stalled());
         assert!(board.retire(), "it was computing");
         assert!(!board.is_stalled(), "nobody is left to wait for");
+    }
+
+    #[test]
+    fn out_of_service_outlasts_everything_but_the_end() {
+        let board = StatusBoard::new(Duration::ZERO);
+        board.take_out_of_service("npu 3 is worn out".into());
+        board.set_phase(EnginePhase::Serving);
+        board.begin_drain();
+        let status = board.read();
+        assert_eq!((status.phase, status.ready), (EnginePhase::Retired, false));
+        assert_eq!(status.reason, "npu 3 is worn out");
+        board.set_phase(EnginePhase::Failed);
+        assert_eq!(board.read().phase, EnginePhase::Failed);
     }
 
     #[test]

@@ -1,22 +1,25 @@
-//! The engine supervisor: owns the epoch, the four actors of the step loop, and their restarts.
+//! The engine supervisor: owns the epoch, the actors of the step loop, and their restarts.
 //!
 //! A lost executor or block table begins a new epoch and the scheduler puts its sequences back; a lost
-//! scheduler begins one too, and the clients' streams bring their sequences back themselves; a lost intake
-//! loses nothing. A device that hangs is noticed by the watch tick and its executor replaced.
+//! scheduler begins one too, and the clients' streams bring their sequences back themselves; a lost intake or
+//! graphs actor loses nothing. A device that hangs is noticed by the watch tick and its executor replaced;
+//! one that is worn out is replaced by a spare, or the engine goes out of service.
+
+mod loss;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::watch;
 use updraft_core::Epoch;
 use updraft_core::fault::FaultClass;
-use updraft_core::restart::{Decision, History, RestartPolicy};
-use updraft_core::scheduler::Blame;
+use updraft_core::restart::{History, RestartPolicy};
 
-use super::{EnginePhase, Mailbox, StatusBoard, StepClock};
-use crate::bus::{Bus, FaultRecord};
-use crate::executor::{ExecutorActor, ExecutorArgs, ExecutorMsg, ExecutorParts};
+use super::{Devices, EnginePhase, Life, Mailbox, StatusBoard};
+use crate::bus::{Bus, DeviceFaultRecord};
+use crate::executor::{ExecutorActor, ExecutorArgs, ExecutorMsg, ExecutorParts, Order};
+use crate::graphs::{GraphsActor, GraphsArgs, GraphsMsg};
 use crate::intake::{IntakeActor, IntakeMsg};
 use crate::kv_blocks::{KvBlocksActor, KvBlocksArgs, KvBlocksMsg};
 use crate::scheduler::{SchedulerActor, SchedulerArgs, SchedulerMsg};
@@ -32,7 +35,7 @@ pub(crate) enum EngineMsg {
     /// The back-off is over: start this child again.
     Restart(FaultClass),
     /// The device of this executor life is open.
-    DeviceUp(Arc<StepClock>),
+    DeviceUp(Arc<Life>),
     /// Look for a stalled step.
     Watch,
     /// End one child as a fault would (drills).
@@ -43,6 +46,7 @@ pub(crate) enum EngineMsg {
 #[derive(Clone)]
 pub(crate) struct EngineArgs {
     pub executor: ExecutorParts,
+    pub graphs: GraphsArgs,
     pub kv_blocks: KvBlocksArgs,
     pub scheduler: SchedulerArgs,
     pub policy: RestartPolicy,
@@ -50,7 +54,10 @@ pub(crate) struct EngineArgs {
     pub bus: Arc<Bus>,
     /// Where submitters find the intake.
     pub door: watch::Sender<Option<ActorRef<IntakeMsg>>>,
-    /// The epoch outlives the supervisor itself.
+    /// Where the device thread finds the graphs actor.
+    pub desk: watch::Sender<Option<ActorRef<GraphsMsg>>>,
+    /// The devices and the epoch outlive the supervisor itself.
+    pub devices: Arc<Devices>,
     pub epoch: Arc<std::sync::atomic::AtomicU64>,
 }
 
@@ -62,12 +69,24 @@ pub(crate) struct EngineState {
     hung: bool,
     executor: Option<ActorRef<ExecutorMsg>>,
     /// The executor's life, and whether its device is open.
-    life: Arc<StepClock>,
+    life: Arc<Life>,
     device_is_up: bool,
+    /// Faults that ended a life, until there is a new one.
+    troubles: Vec<(DeviceFaultRecord, Instant)>,
     kv_blocks: Option<ActorRef<KvBlocksMsg>>,
     scheduler: Option<ActorRef<SchedulerMsg>>,
     intake: Option<ActorRef<IntakeMsg>>,
+    graphs: Option<ActorRef<GraphsMsg>>,
 }
+
+/// The children, in the order in which they are started.
+const CHILDREN: [FaultClass; 5] = [
+    FaultClass::Graphs,
+    FaultClass::Executor,
+    FaultClass::KvBlocks,
+    FaultClass::Scheduler,
+    FaultClass::Intake,
+];
 
 /// How a child ended.
 struct Loss {
@@ -93,12 +112,14 @@ impl Actor for EngineActor {
             executor: None,
             life: Arc::default(),
             device_is_up: false,
+            troubles: Vec::new(),
             kv_blocks: None,
             scheduler: None,
             intake: None,
+            graphs: None,
         };
         state.next_epoch();
-        for class in [FaultClass::Executor, FaultClass::KvBlocks, FaultClass::Scheduler, FaultClass::Intake] {
+        for class in CHILDREN {
             state.start(class, &myself).await?;
         }
         myself.send_interval(WATCH_EVERY, || EngineMsg::Watch);
@@ -113,8 +134,8 @@ impl Actor for EngineActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             EngineMsg::Restart(class) => state.start(class, &myself).await,
-            EngineMsg::DeviceUp(clock) => {
-                state.device_up(&clock);
+            EngineMsg::DeviceUp(life) => {
+                state.device_up(&life);
                 Ok(())
             }
             EngineMsg::Watch => {
@@ -161,63 +182,10 @@ impl EngineState {
             Some(FaultClass::Scheduler)
         } else if is(self.intake.as_ref().map(|known| known.get_id())) {
             Some(FaultClass::Intake)
+        } else if is(self.graphs.as_ref().map(|known| known.get_id())) {
+            Some(FaultClass::Graphs)
         } else {
             None
-        }
-    }
-
-    /// Forgets a child that ended, tells those who depend on it, and plans its restart.
-    fn lost(
-        &mut self,
-        class: FaultClass,
-        loss: &Loss,
-        myself: &ActorRef<EngineMsg>,
-    ) -> Result<(), ActorProcessingErr> {
-        let of_executor = class == FaultClass::Executor;
-        let hung = of_executor && std::mem::take(&mut self.hung);
-        let computing = of_executor && self.args.board.retire();
-        // Suspected is what was being computed, unless the executor was ended from outside.
-        let blame = if computing && (loss.failed || hung) { Blame::OldestStep } else { Blame::Nobody };
-        self.args.board.set_phase(EnginePhase::Restarting);
-        match class {
-            FaultClass::KvBlocks => {
-                self.kv_blocks = None;
-                self.args.board.mailboxes().lost(Mailbox::KvBlocks);
-            }
-            FaultClass::Scheduler => {
-                self.scheduler = None;
-                self.args.board.mailboxes().lost(Mailbox::Scheduler);
-            }
-            FaultClass::Intake => {
-                self.intake = None;
-                self.args.board.mailboxes().lost(Mailbox::Intake);
-                self.args.door.send_replace(None);
-            }
-            _ => {
-                self.executor = None;
-                self.args.board.mailboxes().lost(Mailbox::Executor);
-                self.device_is_up = false;
-            }
-        }
-        if class != FaultClass::Intake {
-            let epoch = self.next_epoch();
-            if let Some(scheduler) = &self.scheduler {
-                // A scheduler that is gone too is restarted into this epoch.
-                if scheduler.cast(SchedulerMsg::Lost { class, epoch, blame }).is_ok() {
-                    self.args.board.mailboxes().sent(Mailbox::Scheduler);
-                }
-            }
-        }
-        let (epoch, detail) = (self.epoch(), &loss.detail);
-        let reported = if hung { FaultClass::Hang } else { class };
-        tracing::warn!(parent: None, class = reported.as_str(), %epoch, detail, "lost a part of the engine");
-        self.args.bus.faults.publish(&FaultRecord { class: reported, epoch, detail: detail.clone() });
-        match self.args.policy.decide(self.args.board.now(), &mut self.history) {
-            Decision::Restart { after } => {
-                myself.send_after(Duration::from_millis(after.0), move || EngineMsg::Restart(class));
-                Ok(())
-            }
-            Decision::Escalate => Err(format!("too many restarts, the last one: {detail}").into()),
         }
     }
 
@@ -245,6 +213,9 @@ impl EngineState {
                 if let Some(executor) = self.executor.as_ref().filter(|_| self.device_is_up) {
                     self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
                 }
+                if let Some(reason) = self.args.board.why_out_of_service() {
+                    self.tell_scheduler(SchedulerMsg::OutOfService(reason));
+                }
                 if let Some(intake) = &self.intake {
                     // An intake that is gone hears of the scheduler when it is back.
                     if intake.cast(IntakeMsg::SchedulerUp(scheduler)).is_ok() {
@@ -264,24 +235,42 @@ impl EngineState {
                 self.args.door.send_replace(Some(intake.clone()));
                 self.intake = Some(intake);
             }
-            _ => {
-                let clock = Arc::new(StepClock::default());
-                self.life = Arc::clone(&clock);
-                self.args.board.install(Arc::clone(&clock));
-                let parts = self.args.executor.clone();
-                let args = ExecutorArgs { parts, clock, supervisor: myself.clone() };
-                self.executor = Some(Actor::spawn_linked(None, ExecutorActor, args, me).await?.0);
+            FaultClass::Graphs => {
+                let graphs = Actor::spawn_linked(None, GraphsActor, self.args.graphs.clone(), me).await?.0;
+                self.args.desk.send_replace(Some(graphs.clone()));
+                self.graphs = Some(graphs);
+                if let Some(executor) = &self.executor {
+                    // An executor that is gone is about to be replaced, and the new one says what it has.
+                    let _ = executor.cast(ExecutorMsg::Order(Order::Inventory));
+                }
             }
+            _ => return self.start_executor(myself).await,
         }
         self.note_complete();
         Ok(())
     }
 
+    async fn start_executor(&mut self, myself: &ActorRef<EngineMsg>) -> Result<(), ActorProcessingErr> {
+        // Without a device there is nothing to start, and the board says so.
+        let Some(device) = self.args.devices.current() else { return Ok(()) };
+        let life = Arc::new(Life::default());
+        self.life = Arc::clone(&life);
+        self.args.board.install(Arc::clone(&life));
+        let mut parts = self.args.executor.clone();
+        (parts.graphs.given_up, parts.graphs.deadly) = (device.without_graphs, device.deadly);
+        let (ordinal, ledger, now) = (device.ordinal, device.ledger, self.args.board.now());
+        let args = ExecutorArgs { parts, ordinal, ledger, now, life, supervisor: myself.clone() };
+        self.executor = Some(Actor::spawn_linked(None, ExecutorActor, args, myself.get_cell()).await?.0);
+        Ok(())
+    }
+
     /// Puts the executor to work once its device is open.
-    fn device_up(&mut self, life: &Arc<StepClock>) {
+    fn device_up(&mut self, life: &Arc<Life>) {
         let Some(executor) = self.executor.as_ref().filter(|_| Arc::ptr_eq(life, &self.life)) else { return };
         self.tell_scheduler(SchedulerMsg::ExecutorUp(executor.clone()));
         self.device_is_up = true;
+        self.args.devices.life_began(self.args.board.now());
+        self.note_recovered();
         self.note_complete();
     }
 
@@ -310,6 +299,7 @@ impl EngineState {
             FaultClass::KvBlocks => self.kv_blocks.as_ref().map(ActorRef::get_cell),
             FaultClass::Scheduler => self.scheduler.as_ref().map(ActorRef::get_cell),
             FaultClass::Intake => self.intake.as_ref().map(ActorRef::get_cell),
+            FaultClass::Graphs => self.graphs.as_ref().map(ActorRef::get_cell),
             _ => self.executor.as_ref().map(ActorRef::get_cell),
         };
         if let Some(cell) = cell {

@@ -11,7 +11,7 @@ use updraft_core::fault::FaultClass;
 use updraft_core::restart::{Decision, History, RestartPolicy};
 
 use super::{EngineActor, EngineArgs, EngineMsg, EnginePhase};
-use crate::bus::FaultRecord;
+use crate::bus::{FaultRecord, GraphRecord, LossRecord};
 use crate::metrics::{MetricsActor, MetricsArgs, MetricsMsg};
 
 /// How long the engine's children get to end at a stop.
@@ -131,12 +131,14 @@ impl RootState {
             // Its children died with it, so nothing answers until it is back.
             self.engine = None;
             engine.door.send_replace(None);
+            engine.desk.send_replace(None);
+            engine.bus.graphs.publish(&GraphRecord::AllVoid);
             engine.board.set_phase(EnginePhase::Restarting);
             engine.board.retire();
         }
         let epoch = updraft_core::Epoch(engine.epoch.load(std::sync::atomic::Ordering::Acquire));
         tracing::warn!(parent: None, class = class.as_str(), detail, "lost an actor");
-        engine.bus.faults.publish(&FaultRecord { class, epoch, detail: detail.to_owned() });
+        engine.bus.faults.publish(&FaultRecord::Lost(LossRecord { class, epoch, detail: detail.to_owned() }));
         match self.args.policy.decide(engine.board.now(), &mut self.history) {
             Decision::Restart { after } => {
                 myself.send_after(Duration::from_millis(after.0), move || RootMsg::Restart(class));

@@ -1,84 +1,27 @@
-//! A toy device and an engine around it: small enough to compute by hand, strict enough to notice a wrong
-//! block.
-//!
-//! The toy keeps the token of every slot, as a KV cache keeps keys, and its next token is a hash of what it
-//! reads through the block table. A block that is shared wrongly, lost or stale changes the tokens.
+//! A twin and an engine around it: small enough to compute by hand, strict enough to notice a wrong block.
 
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use updraft_actors::{Engine, EngineOptions, Generation, GenerationEvent, Submission};
+use updraft_actors::{
+    DeviceFactory, Engine, EngineOptions, Generation, GenerationEvent, Placement, Submission,
+};
 use updraft_core::admission::Limits;
+use updraft_core::graphs::{GraphMode, GraphOptions};
 use updraft_core::kv::KvConfig;
+use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::{Policy, SchedulerConfig};
-use updraft_core::step::StepInputs;
 use updraft_core::{Blocks, Millis, TokenId, Tokens};
-use updraft_devices::{Device, DeviceError};
+use updraft_devices::twin::{TwinDevice, TwinFaults, TwinOptions, logits_after};
 
-/// Tokens the toy knows.
+/// Tokens the twin knows.
 pub(crate) const VOCAB: u32 = 97;
 /// Tokens in a block.
 pub(crate) const BLOCK_SIZE: Tokens = Tokens(16);
-
-/// The device.
-pub(crate) struct ToyDevice {
-    slots: Vec<TokenId>,
-    logits: Vec<Vec<f32>>,
-    step_time: Duration,
-}
-
-impl ToyDevice {
-    /// A device with room for `blocks` blocks whose steps take at least `step_time`.
-    pub(crate) fn new(blocks: Blocks, step_time: Duration) -> Self {
-        Self { slots: vec![VOCAB; (blocks.0 * BLOCK_SIZE.0) as usize], logits: Vec::new(), step_time }
-    }
-}
-
-impl Device for ToyDevice {
-    fn vocab(&self) -> usize {
-        VOCAB as usize
-    }
-
-    fn run(&mut self, inputs: &StepInputs) -> Result<(), DeviceError> {
-        std::thread::sleep(self.step_time);
-        for (slot, token) in inputs.slots.iter().zip(&inputs.token_ids) {
-            self.slots[slot.0 as usize] = *token;
-        }
-        self.logits.clear();
-        for row in &inputs.logit_rows {
-            let span = inputs
-                .spans
-                .iter()
-                .find(|span| (span.row_start..span.row_start + span.row_count).contains(row))
-                .expect("a logit row lies in a span");
-            let position = inputs.positions[*row as usize];
-            let table = &inputs.block_tables[span.table_start as usize..][..span.table_len as usize];
-            let seen = (0..=position).map(|at| {
-                let block = table[(at / BLOCK_SIZE.0) as usize];
-                self.slots[(block.0 * BLOCK_SIZE.0 + at % BLOCK_SIZE.0) as usize]
-            });
-            self.logits.push(toy_logits(seen));
-        }
-        Ok(())
-    }
-
-    fn logits(&self, row: usize) -> &[f32] {
-        &self.logits[row]
-    }
-}
-
-fn toy_logits(seen: impl Iterator<Item = TokenId>) -> Vec<f32> {
-    let hash = seen.fold(0xcbf2_9ce4_8422_2325_u64, |hash, token| {
-        (hash ^ u64::from(token)).wrapping_mul(0x0100_0000_01b3).rotate_left(23)
-    });
-    (0..u64::from(VOCAB))
-        .map(|token| ((hash ^ token).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as f32)
-        .collect()
-}
 
 /// Knobs of a test engine.
 pub(crate) struct Setup {
@@ -90,6 +33,13 @@ pub(crate) struct Setup {
     pub(crate) stall_after: Duration,
     pub(crate) restarts: u32,
     pub(crate) restart_delay: Millis,
+    pub(crate) faults: TwinFaults,
+    /// A thread with a twin when absent.
+    pub(crate) placement: Option<Placement>,
+    pub(crate) ordinals: Vec<u32>,
+    pub(crate) mode: GraphMode,
+    pub(crate) verify_replay: u32,
+    pub(crate) step_deadline: Duration,
 }
 
 impl Default for Setup {
@@ -103,13 +53,36 @@ impl Default for Setup {
             stall_after: Duration::from_secs(30),
             restarts: 1_000,
             restart_delay: Millis(2),
+            faults: TwinFaults::default(),
+            placement: None,
+            ordinals: vec![0],
+            mode: GraphMode::None,
+            verify_replay: 0,
+            step_deadline: Duration::from_secs(30),
         }
     }
 }
 
-/// Starts an engine on the toy.
+/// Makes twins.
+pub(crate) fn twins(blocks: u32, step_time: Duration, faults: &TwinFaults) -> DeviceFactory {
+    let faults = faults.clone();
+    Arc::new(move |ordinal| {
+        let twin = TwinDevice::new(TwinOptions {
+            ordinal,
+            vocab: VOCAB,
+            blocks: Blocks(blocks),
+            block_size: BLOCK_SIZE,
+            step_time,
+            faults: faults.clone(),
+        })?;
+        Ok(Box::new(twin))
+    })
+}
+
+/// Starts an engine on a twin.
 pub(crate) async fn start(setup: &Setup) -> Engine {
-    let (blocks, step_time) = (Blocks(setup.blocks), setup.step_time);
+    let blocks = Blocks(setup.blocks);
+    let on_a_thread = || Placement::Thread(twins(setup.blocks, setup.step_time, &setup.faults));
     let policy = RestartPolicy {
         first_delay: setup.restart_delay,
         longest_delay: Millis(200),
@@ -118,8 +91,13 @@ pub(crate) async fn start(setup: &Setup) -> Engine {
     };
     let max_model_len = Tokens(1_000);
     Engine::start(EngineOptions {
-        device: Arc::new(move || Ok(Box::new(ToyDevice::new(blocks, step_time)))),
-        model_name: "toy".to_owned(),
+        placement: setup.placement.clone().unwrap_or_else(on_a_thread),
+        ordinals: setup.ordinals.clone(),
+        graphs: GraphOptions { mode: setup.mode, ..GraphOptions::default() },
+        verify_replay: setup.verify_replay,
+        step_deadline: setup.step_deadline,
+        recovery: RecoveryPolicy::default(),
+        model_name: "twin".to_owned(),
         scheduler: SchedulerConfig {
             max_sequences: setup.max_sequences,
             max_waiting: setup.max_waiting,
@@ -149,7 +127,7 @@ pub(crate) async fn start(setup: &Setup) -> Engine {
         log_summary: false,
     })
     .await
-    .expect("the toy engine starts")
+    .expect("the engine starts")
 }
 
 /// The `index`-th of the requests every test sends: prompts of all lengths, every second one seeded.
@@ -183,6 +161,24 @@ pub(crate) async fn collect(mut generation: Generation) -> (Vec<TokenId>, Genera
     panic!("a stream ended without saying why");
 }
 
+/// Waits until a condition holds, for a minute at most.
+pub(crate) async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..30_000 {
+        if holds().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("waited in vain: {what}");
+}
+
+/// The value of a line of the metrics page; the line has to be there.
+pub(crate) async fn metric(engine: &Engine, line: &str) -> f64 {
+    let page = engine.render_metrics().await;
+    let found = page.lines().find_map(|each| each.strip_prefix(line)?.strip_prefix(' '));
+    found.unwrap_or_else(|| panic!("{line} is not in\n{page}")).parse().expect("it is a number")
+}
+
 /// What an undisturbed engine answers to one request alone.
 pub(crate) fn expected(submission: &Submission) -> Vec<TokenId> {
     use updraft_core::sampling::{Sampler, Scratch};
@@ -191,8 +187,8 @@ pub(crate) fn expected(submission: &Submission) -> Vec<TokenId> {
     let mut sampler = Sampler::new(Arc::clone(&submission.sampling), &submission.prompt, &[], VOCAB as usize);
     let mut scratch = Scratch::default();
     for _ in 0..submission.sampling.max_tokens {
-        let logits = toy_logits(tokens.iter().copied());
-        let sampled = sampler.sample(&logits, &mut scratch).expect("the toy's logits are numbers");
+        let logits = logits_after(tokens.iter().copied(), VOCAB);
+        let sampled = sampler.sample(&logits, &mut scratch).expect("the twin's logits are numbers");
         sampler.accept(sampled.token);
         tokens.push(sampled.token);
     }

@@ -15,6 +15,8 @@ pub enum FaultClass {
     Scheduler,
     /// The intake was lost.
     Intake,
+    /// The actor that looks after captured graphs was lost.
+    Graphs,
     /// The metrics actor was lost.
     Metrics,
     /// A supervisor was lost.
@@ -31,18 +33,20 @@ impl FaultClass {
             Self::KvBlocks => "kv_blocks",
             Self::Scheduler => "scheduler",
             Self::Intake => "intake",
+            Self::Graphs => "graphs",
             Self::Metrics => "metrics",
             Self::Supervisor => "supervisor",
         }
     }
 }
 
-/// A request present at this many faults in a row, with fewer than [`TOKENS_TO_CLEAR`] new tokens between them, is
-/// failed alone.
+/// A request present at this many faults in a row, with fewer than [`TOKENS_TO_CLEAR`] new tokens between
+/// them, is failed alone.
 pub const STRIKES_MAX: u8 = 3;
 
-/// New tokens that clear a sequence of its strikes. One is not enough: after a fault the first token comes out of
-/// a recomputed prompt, and a sequence that kills the device only when it decodes would clear itself each time.
+/// New tokens that clear a sequence of its strikes. One is not enough: after a fault the first token comes
+/// out of a recomputed prompt, and a sequence that kills the device only when it decodes would clear itself
+/// each time.
 pub const TOKENS_TO_CLEAR: u8 = 2;
 
 /// From this many strikes on, a sequence runs with no other suspect beside it, so that the next fault says

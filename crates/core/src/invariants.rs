@@ -3,15 +3,21 @@
 //! Unit tests, property tests, the seeded simulation and the debug assertions of the machines all call these;
 //! none of them states a rule of its own. A function here sees plain data and never a machine's inside.
 
+mod graphs;
 mod kv;
 mod plan;
 mod stream;
+mod waiting;
 
-use crate::ids::{BlockId, Epoch, SequenceId, StepId};
+use crate::graphs::GraphKey;
+use crate::ids::{BlockId, Epoch, SequenceId, StepId, TokenId};
+use crate::units::Bytes;
 
+pub use graphs::{GraphsView, graphs_are_sound, launch_is_sound};
 pub use kv::{PoolView, blocks_balance};
 pub use plan::{plan_is_sound, starts_in_order, victims_in_order};
 pub use stream::{StepOrder, StreamLedger};
+pub use waiting::Waiting;
 
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -149,5 +155,63 @@ pub enum Violation {
         count: usize,
         /// How many there may be.
         limit: u32,
+    },
+    /// Two graphs are being captured at once.
+    #[error("{second} is being captured while {first} still is")]
+    TwoCaptures {
+        /// One.
+        first: GraphKey,
+        /// The other.
+        second: GraphKey,
+    },
+    /// A graph is taken for ready although its device has gone.
+    #[error("{key} was captured in epoch {epoch}, but this is epoch {current}")]
+    GraphOfAnotherLife {
+        /// The graph.
+        key: GraphKey,
+        /// Epoch of its capture.
+        epoch: Epoch,
+        /// Epoch of the device.
+        current: Epoch,
+    },
+    /// Graphs take more than they may.
+    #[error("{graphs} graphs take {bytes} bytes and {streams} streams, more than they may")]
+    GraphsOverBudget {
+        /// Ready graphs.
+        graphs: usize,
+        /// Their memory.
+        bytes: Bytes,
+        /// Their streams.
+        streams: u32,
+    },
+    /// A step was replayed from a graph that does not take it.
+    #[error("a step of {rows} rows was replayed from {key}: {why}")]
+    BadLaunch {
+        /// The graph.
+        key: GraphKey,
+        /// Rows of the step.
+        rows: u32,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A token is not the one that the sequence produces alone.
+    #[error("sequence {sequence} produced {got} as output token {index}, expected {expected:?}")]
+    WrongToken {
+        /// The sequence.
+        sequence: SequenceId,
+        /// Its place in the output.
+        index: u32,
+        /// The token that came.
+        got: TokenId,
+        /// The token that was due; none when the output should have been complete.
+        expected: Option<TokenId>,
+    },
+    /// A sequence was left out for too long.
+    #[error("sequence {sequence} got nothing in {steps} steps")]
+    Starved {
+        /// The sequence.
+        sequence: SequenceId,
+        /// Steps without a token for it.
+        steps: u64,
     },
 }

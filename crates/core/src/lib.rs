@@ -8,10 +8,12 @@
 
 pub mod admission;
 pub mod fault;
+pub mod graphs;
 pub mod ids;
 pub mod invariants;
 pub mod kv;
 pub mod program;
+pub mod recovery;
 pub mod restart;
 pub mod sampling;
 pub mod scheduler;

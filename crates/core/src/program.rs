@@ -8,7 +8,12 @@
 //! token rows, or the step's logit rows for buffers marked so. Weight matrices are `[out, in]`, row-major, as
 //! in checkpoints. The reduction order of every operation depends on a row alone, never on its neighbours.
 
+mod effects;
+mod optimise;
+
 use serde::{Deserialize, Serialize};
+
+pub use optimise::{Fusion, Level, Outcome, Report, optimise};
 
 /// Index into [`Program::buffers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -231,6 +236,37 @@ pub enum Op {
         input: BufferId,
         /// `[logit rows, width]`.
         out: BufferId,
+    },
+    /// [`Op::Add`] of `input` to `into`, in place, then [`Op::RmsNorm`] of `into` to `out`. Exactly these
+    /// two, with every rounding between them.
+    AddRmsNorm {
+        /// `[rows, width]`.
+        into: BufferId,
+        /// `[rows, width]`.
+        input: BufferId,
+        /// `[width]`.
+        weight: WeightId,
+        /// Added to every weight.
+        offset: f32,
+        /// Added to the mean square.
+        epsilon: f32,
+        /// `[rows, width]`.
+        out: BufferId,
+    },
+    /// [`Op::Rope`] of `query` and of `key`, in place, then [`Op::WriteKv`]. Exactly these three.
+    RopeWriteKv {
+        /// `[tokens, heads * head_dim]`.
+        query: BufferId,
+        /// `[tokens, kv_heads * head_dim]`.
+        key: BufferId,
+        /// `[tokens, kv_heads * head_dim]`.
+        value: BufferId,
+        /// Values in one head.
+        head_dim: u32,
+        /// The table.
+        rope: RopeId,
+        /// Index into [`Program::kv_layers`].
+        layer: u32,
     },
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::graphs::Launched;
 use crate::ids::{BlockId, Epoch, SequenceId, SlotId, StepId, TokenId};
 use crate::sampling::SamplingParams;
 use crate::units::Tokens;
@@ -75,13 +76,18 @@ pub struct StepResult {
     pub epoch: Epoch,
     /// Step of the plan.
     pub step: StepId,
-    /// One entry for each scheduled sequence that sampled or produced prompt log-probabilities, in plan order.
+    /// One entry for each scheduled sequence that sampled or produced prompt log-probabilities, in plan
+    /// order.
     pub outputs: Vec<SequenceOutput>,
     /// Time the device computed, in microseconds.
     pub device_micros: u64,
     /// From the end of the step before to the start of this one, in microseconds: the device had nothing to
     /// compute.
     pub gap_micros: u64,
+    /// Of the device time, what the host needed to hand the step to the device, in microseconds.
+    pub launch_micros: u64,
+    /// Whether the step was replayed from a graph.
+    pub launched: Launched,
 }
 
 /// What one sequence got out of a step.

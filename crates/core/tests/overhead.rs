@@ -83,5 +83,7 @@ fn answer(plan: &StepPlan) -> StepResult {
         outputs: plan.scheduled.iter().map(|row| output(row.sequence)).collect(),
         device_micros: 0,
         gap_micros: 0,
+        launch_micros: 0,
+        launched: updraft_core::graphs::Launched::default(),
     }
 }

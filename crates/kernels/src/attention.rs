@@ -65,7 +65,8 @@ impl Shape {
     }
 
     /// The positions that the token at `position` sees.
-    fn visible(&self, position: usize) -> std::ops::Range<usize> {
+    #[must_use]
+    pub fn visible(&self, position: usize) -> std::ops::Range<usize> {
         let end = position + 1;
         self.window.map_or(0, |window| end.saturating_sub(window))..end
     }

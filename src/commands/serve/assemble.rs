@@ -1,21 +1,20 @@
 //! From options and plan to what the engine and the HTTP side are made of.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use updraft_actors::EngineOptions;
 use updraft_core::admission::Limits;
+use updraft_core::graphs::GraphOptions;
 use updraft_core::kv::KvConfig;
+use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::scheduler::{Policy, SchedulerConfig};
 use updraft_core::{Millis, Tokens};
-use updraft_devices::Device;
-use updraft_devices::cpu::{CpuDevice, CpuOptions, LoadOptions};
 use updraft_protocol::{RequestLimits, SamplingDefaults};
 
-use super::Prepared;
-use super::measure::Shape;
+use super::{Prepared, placement};
 use crate::config::Config;
+use crate::config::device::Target;
 use crate::config::scheduling::SchedulingPolicy;
 use crate::config::values::LogprobsLimit;
 use crate::http::{AppParts, Backend, HttpOptions};
@@ -26,39 +25,37 @@ const AGEING: Millis = Millis(2_000);
 const STEPS_IN_FLIGHT: u32 = 2;
 /// Prompt positions whose logits one step computes for prompt log-probabilities: a row of a large vocabulary
 /// takes a megabyte.
-const PROMPT_LOGIT_ROWS: Tokens = Tokens(64);
-/// A step that takes longer counts as hung. The largest step of a large model on a slow CPU takes tens of
-/// seconds.
-const STALL_AFTER: Duration = Duration::from_secs(300);
+pub(super) const PROMPT_LOGIT_ROWS: Tokens = Tokens(64);
 /// Restarts of parts of the engine in a minute before all of it is started afresh: room for several requests
 /// that each have to fail three times before they are known for what they are.
 const ENGINE_RESTARTS_MAX: u32 = 15;
 /// Threads for templates and tokenising, at most: they compete with the ones that compute.
 const FRONT_THREADS_MAX: usize = 4;
 
-/// How weights are packed.
-pub(super) fn load_options(shape: Shape, threads: usize) -> LoadOptions {
-    LoadOptions { precision: shape.precision, threads }
+/// Which graphs are captured.
+pub(super) fn graph_options(config: &Config, target: Target) -> GraphOptions {
+    let platform = &config.platform;
+    GraphOptions {
+        mode: platform.mode_on(target),
+        sizes: platform.sizes.clone(),
+        max_size: platform.max_size,
+        ..GraphOptions::default()
+    }
 }
 
 /// What the engine is made of.
 pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &str) -> EngineOptions {
-    let plan = &prepared.plan;
-    let options = CpuOptions {
-        threads: prepared.threads,
-        blocks: plan.blocks,
-        block_size: plan.block_size,
-        kv: prepared.shape.kv,
-        max_rows: plan.step_budget.0 as usize,
-        max_logit_rows: (config.scheduling.max_num_seqs + PROMPT_LOGIT_ROWS.0) as usize,
-    };
-    let model = Arc::clone(&prepared.model);
+    let plan = &prepared.fitted.plan;
+    let hardware = &prepared.fitted.hardware;
+    let target = hardware.target();
     let scheduling = &config.scheduling;
     EngineOptions {
-        device: Arc::new(move || {
-            let device = CpuDevice::new(Arc::clone(&model), &options).map_err(|error| error.to_string())?;
-            Ok(Box::new(device) as Box<dyn Device>)
-        }),
+        placement: prepared.placement.clone(),
+        ordinals: hardware.ordinals(),
+        graphs: graph_options(config, target),
+        verify_replay: config.device.verify_replay,
+        step_deadline: placement::step_deadline(config, target),
+        recovery: RecoveryPolicy::default(),
         model_name: model_name.to_owned(),
         scheduler: SchedulerConfig {
             max_sequences: scheduling.max_num_seqs,
@@ -91,7 +88,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
         },
         restarts: RestartPolicy { budget: ENGINE_RESTARTS_MAX, ..RestartPolicy::default() },
         root_restarts: RestartPolicy::default(),
-        stall_after: STALL_AFTER,
+        stall_after: placement::stall_after(config, target),
         front_threads: prepared.threads.clamp(1, FRONT_THREADS_MAX),
         cache_config: cache_config(config, prepared),
         log_summary: !config.logging.disable_log_stats,
@@ -100,10 +97,10 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
 
 /// Labels of the metric that describes the KV cache, named as the fields of vLLM.
 fn cache_config(config: &Config, prepared: &Prepared) -> Vec<(&'static str, String)> {
-    let plan = &prepared.plan;
+    let plan = &prepared.fitted.plan;
     vec![
         ("block_size", plan.block_size.0.to_string()),
-        ("cache_dtype", prepared.shape.kv.name().to_owned()),
+        ("cache_dtype", prepared.fitted.types.kv_name().to_owned()),
         ("enable_prefix_caching", config.memory.enable_prefix_caching.to_string()),
         ("gpu_memory_utilization", config.memory.gpu_memory_utilization.to_string()),
         ("kv_cache_max_concurrency", format!("{:.1}", plan.max_concurrency())),
@@ -120,8 +117,9 @@ pub(super) fn app_parts(
     backend: Backend,
     defaults: SamplingDefaults,
 ) -> AppParts {
-    let model = &prepared.checkpoint.config;
-    let mut limits = RequestLimits::new(model.vocab, prepared.plan.max_model_len.0);
+    let checkpoint = &prepared.fitted.checkpoint;
+    let model = &checkpoint.config;
+    let mut limits = RequestLimits::new(model.vocab, prepared.fitted.plan.max_model_len.0);
     // What is more than the house holds could only ever be told to come back later.
     let house = config.scheduling.max_num_seqs.saturating_add(config.scheduling.max_num_queued_reqs);
     limits.max_sequences = limits.max_sequences.min(house);
@@ -136,7 +134,7 @@ pub(super) fn app_parts(
         model_root: config.model_name().to_owned(),
         limits,
         defaults,
-        eos_token_ids: prepared.checkpoint.text.eos_token_ids.clone(),
+        eos_token_ids: checkpoint.text.eos_token_ids.clone(),
         options: http_options(config),
     }
 }

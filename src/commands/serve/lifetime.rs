@@ -55,10 +55,10 @@ pub(super) async fn serve(config: &Config, prepared: Prepared, started: Instant)
     let mut stops = Stops::watch()?;
     let names = config.served_names();
     let model_name = names.first().map_or_else(|| config.model_name(), String::as_str);
-    let sampling = defaults::sampling(&config.generation, &prepared.checkpoint.text.generation)?;
+    let sampling = defaults::sampling(&config.generation, &prepared.fitted.checkpoint.text.generation)?;
     let engine = Engine::start(assemble::engine_options(config, &prepared, model_name)).await?;
     let parts = assemble::app_parts(config, &prepared, Backend::Engine(engine.clone()), sampling);
-    // Weights are packed and the vocabulary is built: the files are not needed any more.
+    // The vocabulary is built: only an NPU, which loads its weights anew in each life, still holds the files.
     drop(prepared);
 
     let listener = TcpListener::from_std(listen(config)?)?;

@@ -9,7 +9,7 @@ use crate::config::environment;
 const DEFAULT_FILTER: &str = "info";
 
 /// Starts logging. A filter that cannot be read is said so and replaced by the default.
-pub(super) fn start() {
+pub(in crate::commands) fn start() {
     let wanted = std::env::var(environment::LOG).ok().filter(|filter| !filter.is_empty());
     let (filter, problem) = match wanted.as_deref().map(EnvFilter::try_new) {
         None => (EnvFilter::new(DEFAULT_FILTER), None),

@@ -2,6 +2,7 @@
 
 use updraft_core::Bytes;
 use updraft_core::program::{Program, Rows};
+use updraft_devices::ascend::AscendFacts;
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
 use updraft_kernels::tensor::TensorSource as _;
@@ -10,20 +11,24 @@ use updraft_models::Checkpoint;
 use super::machine;
 use super::memory_plan::Facts;
 use crate::config::Config;
+use crate::config::device::Target;
 use crate::config::memory::KvCacheType;
 use crate::config::model::ComputeType;
 
+/// Bytes of a value that an NPU computes with.
+const HALF_BYTES: usize = 2;
+
 /// Types that the model is computed in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(in crate::commands) struct Shape {
     /// Type of the KV cache.
-    pub(super) kv: KvType,
+    pub(in crate::commands) kv: KvType,
     /// Whether activations may be quantised.
-    pub(super) precision: Precision,
+    pub(in crate::commands) precision: Precision,
 }
 
 /// Types from what was asked for and what the checkpoint has.
-pub(super) fn shape(config: &Config, checkpoint: &Checkpoint) -> Shape {
+pub(in crate::commands) fn shape(config: &Config, checkpoint: &Checkpoint) -> Shape {
     let dtype = config.model.dtype;
     let kv = match (config.memory.kv_cache_dtype, dtype) {
         (KvCacheType::Float32, _) | (KvCacheType::Auto, ComputeType::Float32) => KvType::F32,
@@ -36,16 +41,40 @@ pub(super) fn shape(config: &Config, checkpoint: &Checkpoint) -> Shape {
 }
 
 /// Measures of the model, and the memory of this machine.
-pub(super) fn facts(checkpoint: &Checkpoint, shape: Shape) -> Facts {
+pub(in crate::commands) fn facts(checkpoint: &Checkpoint, shape: Shape) -> Facts {
     let program = &checkpoint.program;
     let stored = program.weights.iter().filter_map(|weight| checkpoint.tensor(&weight.name));
     Facts {
+        target: Target::Cpu,
         context: checkpoint.config.context_length,
         weights: Bytes(stored.map(|tensor| tensor.bytes.len() as u64).sum()),
         kv_token: Bytes(kv_values(program) * shape.kv.bytes() as u64),
-        activation_row: row(program, Rows::Tokens),
-        logit_row: row(program, Rows::Logits),
+        activation_row: row(program, Rows::Tokens, size_of::<f32>()),
+        logit_row: row(program, Rows::Logits, size_of::<f32>()),
         free: machine::free_memory(),
+    }
+}
+
+/// Measures of the model on an NPU, and the share of its memory that may be used; a child process does not know that
+/// memory, and is told its plan.
+pub(in crate::commands) fn facts_on_an_npu(
+    checkpoint: &Checkpoint,
+    program: &Program,
+    npu: Option<&AscendFacts>,
+    share: f64,
+) -> Facts {
+    let values = |shape: &[u32]| shape.iter().map(|&side| u64::from(side)).product::<u64>();
+    let weights: u64 = program.weights.iter().map(|weight| values(&weight.shape)).sum();
+    // Logits are read as singles.
+    let logits = u64::from(program.vocab) * size_of::<f32>() as u64;
+    Facts {
+        target: Target::Ascend,
+        context: checkpoint.config.context_length,
+        weights: Bytes(weights * HALF_BYTES as u64),
+        kv_token: Bytes(kv_values(program) * HALF_BYTES as u64),
+        activation_row: row(program, Rows::Tokens, HALF_BYTES),
+        logit_row: Bytes(row(program, Rows::Logits, HALF_BYTES).0 + logits),
+        free: npu.map(|facts| Bytes((facts.memory_free.0 as f64 * share) as u64)),
     }
 }
 
@@ -54,7 +83,7 @@ fn kv_values(program: &Program) -> u64 {
     program.kv_layers.iter().map(|layer| 2 * u64::from(layer.kv_heads) * u64::from(layer.head_dim)).sum()
 }
 
-fn row(program: &Program, rows: Rows) -> Bytes {
+fn row(program: &Program, rows: Rows, value_bytes: usize) -> Bytes {
     let buffers = program.buffers.iter().filter(|buffer| buffer.rows == rows);
-    Bytes(buffers.map(|buffer| u64::from(buffer.width) * size_of::<f32>() as u64).sum())
+    Bytes(buffers.map(|buffer| u64::from(buffer.width) * value_bytes as u64).sum())
 }

@@ -6,55 +6,62 @@
 use updraft_core::{Blocks, Bytes, Tokens};
 
 use crate::config::Config;
+use crate::config::device::Target;
 use crate::config::values::ContextLength;
 
 /// Size of the KV cache that is not exceeded unasked, save for one sequence of full length.
 const KV_DEFAULT_MAX: Bytes = Bytes(4 << 30);
 /// Block size on the CPU. Larger than the few tokens that every chat template begins with, so that a prefix hit
 /// means that text was found again.
-const BLOCK_SIZE_DEFAULT: Tokens = Tokens(64);
+const BLOCK_SIZE_CPU: Tokens = Tokens(64);
+/// Block size on an NPU: the one that its attention operators are made for.
+const BLOCK_SIZE_NPU: Tokens = Tokens(128);
+/// Share of an NPU's memory, after the weights, that is left for graphs and the workspaces of operators.
+const NPU_RESERVE_SHARE: f64 = 0.05;
 
 /// Measures of the model and the machine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(in crate::commands) struct Facts {
+    /// The kind of device.
+    pub(in crate::commands) target: Target,
     /// Longest context the model was made for.
-    pub(super) context: Tokens,
+    pub(in crate::commands) context: Tokens,
     /// Weights in memory.
-    pub(super) weights: Bytes,
+    pub(in crate::commands) weights: Bytes,
     /// KV cache of one token, all layers.
-    pub(super) kv_token: Bytes,
+    pub(in crate::commands) kv_token: Bytes,
     /// Activations of one token.
-    pub(super) activation_row: Bytes,
+    pub(in crate::commands) activation_row: Bytes,
     /// Activations of one position whose logits are wanted.
-    pub(super) logit_row: Bytes,
+    pub(in crate::commands) logit_row: Bytes,
     /// Memory that can be taken; absent when the system does not tell.
-    pub(super) free: Option<Bytes>,
+    pub(in crate::commands) free: Option<Bytes>,
 }
 
 /// Who gets how much.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MemoryPlan {
+pub(in crate::commands) struct MemoryPlan {
     /// Tokens of prompt and answer together, at most.
-    pub(super) max_model_len: Tokens,
+    pub(in crate::commands) max_model_len: Tokens,
     /// Whether that is less than the model could, because the KV cache holds no more.
-    pub(super) shortened: bool,
+    pub(in crate::commands) shortened: bool,
     /// Tokens in a block.
-    pub(super) block_size: Tokens,
+    pub(in crate::commands) block_size: Tokens,
     /// Blocks of the KV cache.
-    pub(super) blocks: Blocks,
+    pub(in crate::commands) blocks: Blocks,
     /// Tokens computed in one step, at most.
-    pub(super) step_budget: Tokens,
+    pub(in crate::commands) step_budget: Tokens,
     /// Weights in memory.
-    pub(super) weights: Bytes,
+    pub(in crate::commands) weights: Bytes,
     /// KV cache.
-    pub(super) kv: Bytes,
+    pub(in crate::commands) kv: Bytes,
     /// Activations of the largest step.
-    pub(super) activations: Bytes,
+    pub(in crate::commands) activations: Bytes,
 }
 
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PlanError {
+pub(in crate::commands) enum PlanError {
     /// No room for the weights themselves.
     #[error(
         "the weights take {} and {} of memory are free; free some, or serve a smaller or more strongly quantised \
@@ -64,6 +71,17 @@ pub(super) enum PlanError {
         /// Size of the weights.
         weights: Bytes,
         /// Free memory.
+        free: Bytes,
+    },
+    /// No room for weights and activations on an NPU.
+    #[error(
+        "weights and activations take {} and {} of the NPU's memory may be used; stop what else runs on it, raise \
+         --gpu-memory-utilization, lower --max-num-batched-tokens, or serve a smaller model", size(*needed), size(*free)
+    )]
+    NpuWeights {
+        /// What they take.
+        needed: Bytes,
+        /// Memory that may be used.
         free: Bytes,
     },
     /// One sequence of the wanted length would not fit.
@@ -112,9 +130,9 @@ pub(super) enum PlanError {
 }
 
 /// Makes the plan.
-pub(super) fn plan(config: &Config, facts: &Facts) -> Result<MemoryPlan, PlanError> {
+pub(in crate::commands) fn plan(config: &Config, facts: &Facts) -> Result<MemoryPlan, PlanError> {
     let wanted = wanted_length(config, facts)?;
-    let block_size = config.memory.block_size.map_or(BLOCK_SIZE_DEFAULT, Tokens);
+    let block_size = config.memory.block_size.map_or(default_block_size(facts.target), Tokens);
     let room = kv_room(config, facts, wanted.0, block_size)?;
     let block_bytes = facts.kv_token.0.max(1).saturating_mul(u64::from(block_size.0));
     // Slots are numbered in 32 bits.
@@ -133,7 +151,7 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> Result<MemoryPlan, PlanErr
             return Err(PlanError::Context { wanted, needed, room, fits });
         }
     };
-    let step_budget = step_budget(config, max_model_len)?;
+    let step_budget = step_budget(config, facts, max_model_len)?;
     Ok(MemoryPlan {
         max_model_len,
         shortened,
@@ -149,14 +167,21 @@ pub(super) fn plan(config: &Config, facts: &Facts) -> Result<MemoryPlan, PlanErr
 impl MemoryPlan {
     /// Tokens that the KV cache holds.
     #[must_use]
-    pub(super) fn kv_tokens(&self) -> u64 {
+    pub(in crate::commands) fn kv_tokens(&self) -> u64 {
         u64::from(self.blocks.0) * u64::from(self.block_size.0)
     }
 
     /// How many sequences of full length the KV cache holds.
     #[must_use]
-    pub(super) fn max_concurrency(&self) -> f64 {
+    pub(in crate::commands) fn max_concurrency(&self) -> f64 {
         self.kv_tokens() as f64 / f64::from(self.max_model_len.0.max(1))
+    }
+}
+
+fn default_block_size(target: Target) -> Tokens {
+    match target {
+        Target::Cpu => BLOCK_SIZE_CPU,
+        Target::Ascend => BLOCK_SIZE_NPU,
     }
 }
 
@@ -186,6 +211,9 @@ fn kv_room(config: &Config, facts: &Facts, wanted: Tokens, block_size: Tokens) -
     if let Some(bytes) = config.memory.kv_cache_memory_bytes {
         return Ok(Bytes(bytes));
     }
+    if facts.target == Target::Ascend {
+        return npu_room(config, facts, wanted);
+    }
     let one = per_tokens(u64::from(wanted.blocks(block_size).0) * u64::from(block_size.0));
     let all = Bytes(one.0.saturating_mul(u64::from(config.scheduling.max_num_seqs)));
     let unasked = all.min(KV_DEFAULT_MAX.max(one));
@@ -196,8 +224,17 @@ fn kv_room(config: &Config, facts: &Facts, wanted: Tokens, block_size: Tokens) -
     }
 }
 
-fn step_budget(config: &Config, max_model_len: Tokens) -> Result<Tokens, PlanError> {
-    let budget = Tokens(config.scheduling.batched_tokens());
+/// On an NPU: all that may be used and nothing else needs.
+fn npu_room(config: &Config, facts: &Facts, wanted: Tokens) -> Result<Bytes, PlanError> {
+    let free = facts.free.unwrap_or_default();
+    let taken =
+        facts.weights.0.saturating_add(activations(config, facts, step_budget(config, facts, wanted)?).0);
+    let left = free.0.checked_sub(taken).ok_or(PlanError::NpuWeights { needed: Bytes(taken), free })?;
+    Ok(Bytes((left as f64 * (1.0 - NPU_RESERVE_SHARE)) as u64))
+}
+
+fn step_budget(config: &Config, facts: &Facts, max_model_len: Tokens) -> Result<Tokens, PlanError> {
+    let budget = Tokens(config.scheduling.batched_tokens(facts.target));
     if config.scheduling.enable_chunked_prefill || budget >= max_model_len {
         return Ok(budget);
     }
@@ -216,7 +253,7 @@ fn activations(config: &Config, facts: &Facts, step_budget: Tokens) -> Bytes {
 
 /// A size for people: `94.2 MiB`.
 #[must_use]
-pub(super) fn size(bytes: Bytes) -> String {
+pub(in crate::commands) fn size(bytes: Bytes) -> String {
     let number = bytes.0 as f64;
     for (unit, name) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
         let scaled = number / f64::from(1_u32 << unit);

@@ -1,7 +1,9 @@
-//! What start-up tells: the model, where memory goes, how long and how many sequences fit.
+//! What start-up tells: the model, the device, its graphs, where memory goes, how long and how many sequences fit.
 
-use super::Prepared;
+use super::fit::Fitted;
+use super::hardware::Hardware;
 use super::memory_plan::size;
+use super::{Prepared, assemble};
 use crate::config::Config;
 
 /// Logs the report, one subject a line.
@@ -15,26 +17,29 @@ pub(super) fn print(config: &Config, prepared: &Prepared) {
 }
 
 fn lines(config: &Config, prepared: &Prepared) -> Vec<String> {
-    let (plan, model) = (&prepared.plan, &prepared.checkpoint.config);
-    let mut lines = vec![
-        format!(
-            "model: {} ({}, {} parameters, {}, {} layers, vocabulary {})",
-            config.model_name(),
-            model.architecture,
-            parameters(model.parameters),
-            model.stored_dtype,
-            model.layers,
-            model.vocab,
-        ),
-        format!("compute: CPU, {} threads, dtype {}", prepared.threads, config.model.dtype),
+    let fitted = &prepared.fitted;
+    let (plan, model) = (&fitted.plan, &fitted.checkpoint.config);
+    let mut lines = vec![format!(
+        "model: {} ({}, {} parameters, {}, {} layers, vocabulary {})",
+        config.model_name(),
+        model.architecture,
+        parameters(model.parameters),
+        model.stored_dtype,
+        model.layers,
+        model.vocab,
+    )];
+    lines.extend(device(config, prepared));
+    lines.push(graphs(config, fitted));
+    lines.extend(fitted.optimised.as_ref().map(|report| format!("optimiser: {report}")));
+    lines.extend([
         format!(
             "memory: weights {} + KV cache {} ({} tokens in {} blocks of {}, {}) + activations {}",
-            size(prepared.model.weight_bytes()),
+            size(plan.weights),
             size(plan.kv),
             plan.kv_tokens(),
             plan.blocks.0,
             plan.block_size,
-            prepared.shape.kv,
+            fitted.types.kv_name(),
             size(plan.activations),
         ),
         format!(
@@ -42,7 +47,7 @@ fn lines(config: &Config, prepared: &Prepared) -> Vec<String> {
             plan.max_model_len,
             plan.max_concurrency()
         ),
-    ];
+    ]);
     if plan.shortened {
         lines.push(format!(
             "the model could read {} tokens, but the KV cache holds no more than {}; raise --kv-cache-memory-bytes for longer ones",
@@ -50,6 +55,49 @@ fn lines(config: &Config, prepared: &Prepared) -> Vec<String> {
         ));
     }
     lines
+}
+
+fn device(config: &Config, prepared: &Prepared) -> Vec<String> {
+    let fitted = &prepared.fitted;
+    let place = if prepared.placement.is_process() { "in a process of its own" } else { "on a thread" };
+    match &fitted.hardware {
+        Hardware::Cpu => vec![format!(
+            "compute: CPU, {} threads, dtype {}, executor {place}",
+            prepared.threads, config.model.dtype
+        )],
+        Hardware::Ascend(npu) => {
+            let facts = npu.facts.as_ref();
+            let spares: Vec<_> = fitted.hardware.ordinals().iter().skip(1).map(ToString::to_string).collect();
+            let spares = if spares.is_empty() { "none".to_owned() } else { spares.join(", ") };
+            vec![
+                format!(
+                    "compute: {} with CANN {}, dtype {}, executor {place}",
+                    facts.map_or("an NPU", |facts| facts.soc.as_str()),
+                    npu.library.version().map_or("of unknown version", |version| version.text.as_str()),
+                    fitted.types.kv_name(),
+                ),
+                format!(
+                    "NPU: ascend:0, {} of {} free; spares: {spares}",
+                    size(facts.map(|facts| facts.memory_free).unwrap_or_default()),
+                    size(facts.map(|facts| facts.memory_total).unwrap_or_default()),
+                ),
+            ]
+        }
+    }
+}
+
+fn graphs(config: &Config, fitted: &Fitted) -> String {
+    let options = assemble::graph_options(config, fitted.hardware.target());
+    let mode = options.mode.as_str();
+    let sizes = match (&options.sizes, options.max_size) {
+        (Some(sizes), _) => {
+            let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
+            format!(", for {} rows", sizes.join(", "))
+        }
+        (None, Some(largest)) => format!(", for up to {largest} rows"),
+        (None, None) => String::new(),
+    };
+    format!("graphs: {mode}{sizes}")
 }
 
 /// `134.5 M`.

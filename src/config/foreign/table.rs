@@ -16,7 +16,6 @@ const NO_TOOLS: &str = "tool calls and reasoning are not parsed yet; leave it ou
 const NO_MEDIA: &str = "only text models are served";
 const NO_TRANSFER: &str = "the KV cache stays in this process";
 const NO_OFFLOAD: &str = "weights and KV cache are in host memory already on the CPU";
-const NO_GRAPHS: &str = "no graphs are captured on the CPU";
 const NO_SPECULATION: &str = "there is no speculative decoding yet; answers are the same without it";
 const ONE_WAY: &str = "there is one implementation, chosen at start";
 const LOG_FILTER: &str = "set the environment variable UPDRAFT_LOG (warn, info, debug)";
@@ -187,9 +186,7 @@ pub const FOREIGN: &[Foreign] = &[
     row("kernel-config", One, Ignored, ONE_WAY),
     row("worker-cls", One, Refused, "there are no plugins"),
     row("worker-extension-cls", One, Refused, "there are no plugins"),
-    row("cudagraph-capture-sizes", Many, Ignored, NO_GRAPHS),
-    row("max-cudagraph-capture-size", One, Ignored, NO_GRAPHS),
-    row("cudagraph-metrics", Nothing, Ignored, NO_GRAPHS),
+    row("cudagraph-metrics", Nothing, Given, "/metrics always counts replays, padded rows and eager steps"),
     row("numa-bind", Nothing, Ignored, "set the cores of the process with taskset or numactl"),
     // Observation and faults.
     row("otlp-traces-endpoint", One, Ignored, NO_TRACES),

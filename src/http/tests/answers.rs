@@ -174,6 +174,24 @@ async fn the_engines_no_has_the_right_status() {
 }
 
 #[tokio::test]
+async fn an_engine_out_of_service_says_which_device_and_when_to_come_back() {
+    let reason: std::sync::Arc<str> = "ascend:0 is out of service: memory error".into();
+    let refused = SubmitError::OutOfService { reason: reason.clone(), retry_after_secs: 60 };
+    let bench = Bench::new(FakeEngine::new(move |_| Err(refused.clone())).in_phase(EnginePhase::Retired));
+    for body in [json!({}), json!({"stream": true})] {
+        let answer = bench.chat(body).await;
+        assert!(answer.refusal(503).contains("ascend:0 is out of service"));
+        assert_eq!(answer.headers["retry-after"], "60");
+    }
+    // Answers that were running when it happened.
+    let event = GenerationEvent::Failed(GenerationError::OutOfService { reason, retry_after_secs: 60 });
+    let running = Bench::new(FakeEngine::new(move |_| Ok(vec![Step::Event(event.clone())])));
+    let answer = running.chat(json!({})).await;
+    assert!(answer.refusal(503).contains("memory error"));
+    assert_eq!(answer.headers["retry-after"], "60");
+}
+
+#[tokio::test]
 async fn one_refused_choice_refuses_the_request_and_cancels_the_others() {
     let calls = std::sync::atomic::AtomicU32::new(0);
     let bench =
@@ -209,6 +227,7 @@ async fn readiness_tells_the_truth() {
         (EnginePhase::Serving, 200, 200),
         (EnginePhase::Restarting, 200, 503),
         (EnginePhase::Draining, 200, 503),
+        (EnginePhase::Retired, 200, 503),
         (EnginePhase::Failed, 503, 503),
     ] {
         let bench = Bench::new(FakeEngine::new(|_| Ok(Vec::new())).in_phase(phase));
@@ -216,6 +235,7 @@ async fn readiness_tells_the_truth() {
         let answer = bench.get("/ready").await;
         assert_eq!(answer.status, ready, "{phase:?}");
         assert_eq!(answer.json()["phase"], phase.as_str());
+        assert_eq!(answer.headers.contains_key("retry-after"), ready == 503, "{phase:?}");
     }
 }
 

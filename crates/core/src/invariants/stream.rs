@@ -2,16 +2,25 @@
 //! executor may rely on: epochs rise, steps count up.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::Violation;
-use crate::ids::{Epoch, SequenceId, StepId};
+use crate::ids::{Epoch, SequenceId, StepId, TokenId};
 use crate::scheduler::SchedulerEvent;
 
 /// Follows the sequences from acceptance to their end.
 #[derive(Clone, Debug, Default)]
 pub struct StreamLedger {
-    /// Output tokens so far of each open sequence.
-    open: HashMap<SequenceId, u32>,
+    open: HashMap<SequenceId, Open>,
+}
+
+/// An open sequence.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    /// Output tokens so far.
+    due: u32,
+    /// All output tokens it produces alone, when known.
+    expected: Option<Arc<[TokenId]>>,
 }
 
 /// Follows the plans of one executor group.
@@ -24,10 +33,21 @@ pub struct StepOrder {
 impl StreamLedger {
     /// A sequence was accepted.
     pub fn accept(&mut self, sequence: SequenceId) -> Result<(), Violation> {
-        match self.open.insert(sequence, 0) {
+        match self.open.insert(sequence, Open::default()) {
             None => Ok(()),
             Some(_) => Err(Violation::AcceptedTwice { sequence }),
         }
+    }
+
+    /// A sequence was accepted that produces these tokens when nothing disturbs it.
+    pub fn accept_expecting(
+        &mut self,
+        sequence: SequenceId,
+        expected: Arc<[TokenId]>,
+    ) -> Result<(), Violation> {
+        self.accept(sequence)?;
+        self.open.insert(sequence, Open { due: 0, expected: Some(expected) });
+        Ok(())
     }
 
     /// A sequence was cancelled: that is its end.
@@ -38,17 +58,20 @@ impl StreamLedger {
     /// The scheduler said something.
     pub fn observe(&mut self, event: &SchedulerEvent) -> Result<(), Violation> {
         match event {
-            SchedulerEvent::Token { sequence, index, .. } => {
-                let due = self.open.get_mut(sequence).ok_or(Violation::NotOpen { sequence: *sequence })?;
-                if *due != *index {
-                    return Err(Violation::TokenOutOfOrder {
-                        sequence: *sequence,
-                        expected: *due,
-                        got: *index,
-                    });
+            SchedulerEvent::Token { sequence, index, token, .. } => {
+                let (sequence, index, got) = (*sequence, *index, *token);
+                let open = self.open.get_mut(&sequence).ok_or(Violation::NotOpen { sequence })?;
+                if open.due != index {
+                    return Err(Violation::TokenOutOfOrder { sequence, expected: open.due, got: index });
                 }
-                *due += 1;
-                Ok(())
+                open.due += 1;
+                let Some(tokens) = &open.expected else { return Ok(()) };
+                let expected = tokens.get(index as usize).copied();
+                if expected == Some(got) {
+                    Ok(())
+                } else {
+                    Err(Violation::WrongToken { sequence, index, got, expected })
+                }
             }
             SchedulerEvent::Finished { sequence, .. } | SchedulerEvent::Failed { sequence, .. } => {
                 self.close(*sequence)
@@ -117,6 +140,16 @@ mod tests {
         assert!(ledger.cancel(SequenceId(1)).is_err());
         assert!(ledger.observe(&token(1, 1)).is_err());
         assert_eq!(ledger.all_ended(), Ok(()));
+    }
+
+    #[test]
+    fn a_ledger_sees_wrong_tokens() {
+        let mut ledger = StreamLedger::default();
+        ledger.accept_expecting(SequenceId(1), [5, 6].into()).unwrap();
+        ledger.observe(&token(1, 0)).unwrap();
+        let wrong = Violation::WrongToken { sequence: SequenceId(1), index: 1, got: 5, expected: Some(6) };
+        assert_eq!(ledger.observe(&token(1, 1)), Err(wrong));
+        assert!(matches!(ledger.observe(&token(1, 2)), Err(Violation::WrongToken { expected: None, .. })));
     }
 
     #[test]

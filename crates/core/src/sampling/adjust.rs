@@ -1,8 +1,9 @@
 //! What a request's history and wishes do to the logits before any probability is formed.
 //!
-//! Every change here concerns single tokens: ruling one out (negative infinity), adding a bias, or a penalty for
-//! having occurred. Tokens that cannot exist in the vocabulary are ignored. History is kept only when a parameter
-//! asks for it, and then one entry for each different token, never one for each token of the vocabulary.
+//! Every change here concerns single tokens: ruling one out (negative infinity), adding a bias, or a penalty
+//! for having occurred. Tokens that cannot exist in the vocabulary are ignored. History is kept only when a
+//! parameter asks for it, and then one entry for each different token, never one for each token of the
+//! vocabulary.
 
 use indexmap::IndexMap;
 

@@ -8,8 +8,8 @@ use super::vector::{block_maxima, exponentials};
 use crate::ids::TokenId;
 use crate::step::TokenLogprobs;
 
-/// Log-probability and rank of `token`, and the `top` likeliest tokens (fewer when some are ruled out by the model
-/// itself with negative infinity). Among equally likely tokens the lower id ranks first.
+/// Log-probability and rank of `token`, and the `top` likeliest tokens (fewer when some are ruled out by the
+/// model itself with negative infinity). Among equally likely tokens the lower id ranks first.
 ///
 /// # Errors
 /// When a logit is NaN or infinite, or all are negative infinity.

@@ -86,8 +86,8 @@ impl SamplingParams {
         self.temperature < Self::GREEDY_BELOW
     }
 
-    /// Whether this token ends the sequence: a stop token of the request, or an end-of-sequence id that is not
-    /// ignored.
+    /// Whether this token ends the sequence: a stop token of the request, or an end-of-sequence id that is
+    /// not ignored.
     #[must_use]
     pub fn ends_with(&self, token: TokenId) -> bool {
         self.stop_token_ids.contains(&token) || (!self.ignore_eos && self.eos_token_ids.contains(&token))

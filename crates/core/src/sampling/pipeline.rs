@@ -1,7 +1,7 @@
 //! One sequence's sampler: what it remembers, and the way from a row of logits to a token.
 //!
-//! A sampler holds no generator state: the random number of a token is named by the request's seed and the token's
-//! position, so a sampler rebuilt from prompt and output continues as if nothing had happened.
+//! A sampler holds no generator state: the random number of a token is named by the request's seed and the
+//! token's position, so a sampler rebuilt from prompt and output continues as if nothing had happened.
 
 use std::sync::Arc;
 
@@ -185,8 +185,8 @@ fn draw_from_candidates(candidates: &[Candidate], point: f64) -> TokenId {
     drawn
 }
 
-/// The same over the whole vocabulary: first the block, then the token in it. Rounding may leave the point just
-/// behind the last token of a block; then that token is drawn.
+/// The same over the whole vocabulary: first the block, then the token in it. Rounding may leave the point
+/// just behind the last token of a block; then that token is drawn.
 fn draw_from_all(scratch: &Scratch, point: f64) -> TokenId {
     let mut before = 0.0;
     let mut drawn = 0;

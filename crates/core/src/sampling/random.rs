@@ -1,8 +1,8 @@
 //! Random numbers that are a function of their name: no state, no order of drawing.
 //!
-//! The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3"
-//! (SC 2011), checked here against the known answers published with it. The key is the request's seed, the
-//! counter is the position of the token and a lane for independent numbers at one position.
+//! The generator is Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1,
+//! 2, 3" (SC 2011), checked here against the known answers published with it. The key is the request's seed,
+//! the counter is the position of the token and a lane for independent numbers at one position.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];

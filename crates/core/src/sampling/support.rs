@@ -1,9 +1,9 @@
 //! Which tokens can still be drawn, and with what weight: temperature, min-p, top-k, top-p.
 //!
 //! The vocabulary is never sorted. Min-p and top-k are thresholds on the logit; the k-th largest is found by
-//! selection among the few values that the block maxima leave over. Top-p halves the candidates until the border
-//! lies within a handful. Candidates stay in the order of their ids, so that what is drawn depends on the row and
-//! not on how a selection happened to arrange it.
+//! selection among the few values that the block maxima leave over. Top-p halves the candidates until the
+//! border lies within a handful. Candidates stay in the order of their ids, so that what is drawn depends on
+//! the row and not on how a selection happened to arrange it.
 
 use std::cmp::Ordering;
 
@@ -107,8 +107,8 @@ pub(super) fn gather(logits: &[f32], floor: f32, scratch: &mut Scratch) {
     }
 }
 
-/// Collects the tokens whose logit is at least `floor` and at least the `count`-th largest: more than `count` when
-/// several have that logit. Needs the block maxima.
+/// Collects the tokens whose logit is at least `floor` and at least the `count`-th largest: more than `count`
+/// when several have that logit. Needs the block maxima.
 pub(super) fn gather_largest(logits: &[f32], count: usize, floor: f32, scratch: &mut Scratch) {
     let mut floor = floor;
     if count <= scratch.maxima.len() {
@@ -140,8 +140,8 @@ fn weigh(candidates: &mut [Candidate], maximum: f32, temperature: f64) -> f64 {
     total
 }
 
-/// Keeps the likeliest candidates, as many as are needed to reach `mass` (at least one; the lower id of equally
-/// likely ones), and returns what the kept ones weigh.
+/// Keeps the likeliest candidates, as many as are needed to reach `mass` (at least one; the lower id of
+/// equally likely ones), and returns what the kept ones weigh.
 fn keep_mass(scratch: &mut Scratch, mass: f64) -> f64 {
     scratch.ranking.clear();
     scratch.ranking.extend_from_slice(&scratch.candidates);

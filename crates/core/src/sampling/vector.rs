@@ -1,8 +1,8 @@
 //! Passes over a whole row of logits, written so that the compiler turns them into vector code.
 //!
-//! A row is looked at in blocks of [`BLOCK`] values. The largest value of each block answers most later questions
-//! (where is the maximum, which blocks can hold one of the k largest) without reading the row again. The order of
-//! every sum is fixed by the row's length alone.
+//! A row is looked at in blocks of [`BLOCK`] values. The largest value of each block answers most later
+//! questions (where is the maximum, which blocks can hold one of the k largest) without reading the row
+//! again. The order of every sum is fixed by the row's length alone.
 
 use super::pipeline::SampleError;
 
@@ -13,7 +13,8 @@ const LANES: usize = 16;
 
 /// Fills `maxima` with the largest value of each block of `logits` and returns the largest of all.
 ///
-/// Negative infinity is a value like others (a token that is ruled out); NaN and positive infinity are errors.
+/// Negative infinity is a value like others (a token that is ruled out); NaN and positive infinity are
+/// errors.
 pub(super) fn block_maxima(logits: &[f32], maxima: &mut Vec<f32>) -> Result<f32, SampleError> {
     maxima.clear();
     let mut largest = f32::NEG_INFINITY;
@@ -51,8 +52,8 @@ fn first_unsound(block: &[f32], start: usize) -> SampleError {
     SampleError::NotFinite { token: (start + at) as u32, value: block.get(at).copied().unwrap_or(f32::NAN) }
 }
 
-/// Fills `weights` with `exp((logit - maximum) * sharpness)` and `sums` with the sum of each block; returns the
-/// sum of all. Weights below 1e-37 become zero.
+/// Fills `weights` with `exp((logit - maximum) * sharpness)` and `sums` with the sum of each block; returns
+/// the sum of all. Weights below 1e-37 become zero.
 pub(super) fn exponentials(
     logits: &[f32],
     maximum: f32,
@@ -87,8 +88,8 @@ fn block_sum(weights: &[f32]) -> f64 {
 
 /// `e^x` for `x <= 0` to within two units in the last place; zero below -87.
 ///
-/// Splits `x` into `n * ln 2 + r`, takes the power series of `e^r` up to the seventh term and shifts `n` into the
-/// exponent. No branch and no table, so a loop over it becomes vector code.
+/// Splits `x` into `n * ln 2 + r`, takes the power series of `e^r` up to the seventh term and shifts `n` into
+/// the exponent. No branch and no table, so a loop over it becomes vector code.
 #[inline]
 fn exp_of_negative(x: f32) -> f32 {
     const LOWEST: f32 = -87.0;

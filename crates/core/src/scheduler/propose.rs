@@ -102,8 +102,8 @@ impl Scheduler {
 
     /// Decides whether a suspect runs by itself.
     ///
-    /// Suspects go first and one at a time. Each ends the suspicion soon, by its tokens or by a fault, or because
-    /// there is no block for it; a step without it in which a fault happens is not held against it.
+    /// Suspects go first and one at a time. Each ends the suspicion soon, by its tokens or by a fault, or
+    /// because there is no block for it; a step without it in which a fault happens is not held against it.
     fn isolation(&self) -> Isolation {
         if self.suspects == 0 {
             return Isolation::Off;

@@ -1,27 +1,25 @@
-//! An executor whose next token is a pure function of a sequence's tokens, computed through a paged cache.
+//! A device whose next token is a pure function of a sequence's tokens, computed through a paged cache.
+//!
+//! A step can be computed again as often as one likes; it is taken in (tokens appended) once. Graphs are kept
+//! by name and are void with the streams they were captured on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use updraft_core::graphs::{GraphKey, Launched};
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::FinishReason;
 use updraft_core::step::{SequenceOutput, StepPlan, StepResult, TokenLogprobs};
 use updraft_core::{BlockId, Epoch, SequenceId, StepId, TokenId, Tokens};
 
+use crate::dice::mix;
+
 pub(crate) const EOS: TokenId = 0;
 pub(crate) const STOP: TokenId = 1;
 const VOCABULARY: u64 = 120;
 
-/// Mixes two numbers into one (the finisher of splitmix64).
-pub(crate) fn mix(a: u64, b: u64) -> u64 {
-    let value = (a ^ b.rotate_left(32)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
-}
-
 /// What "attention" has seen up to a position, and the token it leads to.
 #[derive(Clone, Copy, Default)]
-struct Attention(u64);
+pub(crate) struct Attention(u64);
 
 impl Attention {
     /// What the cache holds for `token` after everything seen so far.
@@ -67,13 +65,14 @@ pub(crate) fn undisturbed(
     }
 }
 
-/// One life of the executor.
+/// One life of the device.
 pub(crate) struct Toy {
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
     next_step: StepId,
     block_size: usize,
     cache: Vec<u64>,
     known: HashMap<SequenceId, Known>,
+    graphs: BTreeSet<GraphKey>,
 }
 
 struct Known {
@@ -83,8 +82,8 @@ struct Known {
     table: Vec<BlockId>,
 }
 
-/// The executor is gone.
-pub(crate) struct Fault;
+/// A sequence of the step cannot be computed: the device's kernels trip over it.
+pub(crate) struct Poisoned;
 
 impl Toy {
     pub(crate) fn new(epoch: Epoch, block_size: Tokens, blocks: u32) -> Self {
@@ -96,15 +95,12 @@ impl Toy {
             block_size: block_size.0 as usize,
             cache: (0..u64::from(blocks * block_size.0)).map(rubbish).collect(),
             known: HashMap::new(),
+            graphs: BTreeSet::new(),
         }
     }
 
-    /// Runs one plan; `poison` says at which position a sequence kills the executor.
-    pub(crate) fn run(
-        &mut self,
-        plan: &StepPlan,
-        poison: impl Fn(SequenceId) -> Option<u32>,
-    ) -> Result<StepResult, Fault> {
+    /// Takes a plan in: who is there and where their blocks are.
+    pub(crate) fn prepare(&mut self, plan: &StepPlan) {
         assert_eq!((plan.epoch, plan.step), (self.epoch, self.next_step), "a plan out of order");
         self.next_step = self.next_step.next();
         for sequence in &plan.released {
@@ -120,15 +116,51 @@ impl Toy {
             };
             assert!(self.known.insert(init.sequence, known).is_none(), "admitted twice");
         }
-        let mut outputs = Vec::new();
         for row in &plan.scheduled {
             let known = self.known.get_mut(&row.sequence).expect("scheduled but never admitted");
             known.table.extend(&row.new_blocks);
+        }
+    }
+
+    /// Computes a plan that was taken in; `poison` says at which position a sequence cannot be computed.
+    pub(crate) fn compute(
+        &mut self,
+        plan: &StepPlan,
+        launched: Launched,
+        poison: impl Fn(SequenceId) -> Option<u32>,
+    ) -> Result<Vec<Attention>, Poisoned> {
+        if let Launched::Replayed { key, .. } = launched {
+            assert!(self.graphs.contains(&key), "{key} is replayed but not there");
+        }
+        let mut seen = Vec::with_capacity(plan.scheduled.len());
+        for row in &plan.scheduled {
             let (start, end) = (row.start.0, row.start.0 + row.count.0);
             if poison(row.sequence).is_some_and(|position| (start..end).contains(&position)) {
-                return Err(Fault);
+                return Err(Poisoned);
             }
-            let attention = compute(&mut self.cache, self.block_size, known, start as usize, end as usize);
+            let known = &self.known[&row.sequence];
+            seen.push(compute(&mut self.cache, self.block_size, known, start as usize, end as usize));
+        }
+        Ok(seen)
+    }
+
+    /// A fault leaves rubbish where the step was to write.
+    pub(crate) fn spoil(&mut self, plan: &StepPlan, with: u64) {
+        for row in &plan.scheduled {
+            let known = &self.known[&row.sequence];
+            for position in row.start.0 as usize..(row.start.0 + row.count.0) as usize {
+                let slot = slot(&known.table, self.block_size, position);
+                self.cache[slot] = mix(with, slot as u64);
+            }
+        }
+    }
+
+    /// Samples what was computed.
+    pub(crate) fn finish(&mut self, plan: &StepPlan, seen: &[Attention], launched: Launched) -> StepResult {
+        let mut outputs = Vec::new();
+        for (row, attention) in plan.scheduled.iter().zip(seen) {
+            let (start, end) = (row.start.0, row.start.0 + row.count.0);
+            let known = self.known.get_mut(&row.sequence).expect("scheduled but never admitted");
             let mut output = SequenceOutput {
                 sequence: row.sequence,
                 token: None,
@@ -147,20 +179,47 @@ impl Toy {
                 outputs.push(output);
             }
         }
-        Ok(StepResult { epoch: self.epoch, step: plan.step, outputs, device_micros: 1, gap_micros: 0 })
+        StepResult {
+            epoch: self.epoch,
+            step: plan.step,
+            outputs,
+            device_micros: 1,
+            gap_micros: 0,
+            launch_micros: 0,
+            launched,
+        }
     }
+
+    pub(crate) fn capture(&mut self, key: GraphKey) {
+        assert!(self.graphs.insert(key), "{key} is there already");
+    }
+
+    pub(crate) fn drop_graph(&mut self, key: GraphKey) {
+        self.graphs.remove(&key);
+    }
+
+    pub(crate) fn rebuild_streams(&mut self) {
+        self.graphs.clear();
+    }
+
+    pub(crate) fn graphs(&self) -> &BTreeSet<GraphKey> {
+        &self.graphs
+    }
+}
+
+fn slot(table: &[BlockId], block_size: usize, position: usize) -> usize {
+    table[position / block_size].0 as usize * block_size + position % block_size
 }
 
 /// Computes positions `start..end` of one sequence: reads all before, writes its own.
 fn compute(cache: &mut [u64], block_size: usize, known: &Known, start: usize, end: usize) -> Attention {
-    let slot =
-        |position: usize| known.table[position / block_size].0 as usize * block_size + position % block_size;
     let mut attention = Attention::default();
     for position in 0..end {
+        let slot = slot(&known.table, block_size, position);
         if position >= start {
-            cache[slot(position)] = attention.entry(known.tokens[position]);
+            cache[slot] = attention.entry(known.tokens[position]);
         }
-        attention.see(cache[slot(position)]);
+        attention.see(cache[slot]);
     }
     attention
 }

@@ -1,7 +1,10 @@
 //! [`CpuDevice`]: one life of an executor on the CPU.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use updraft_core::graphs::{GraphKey, GraphKind};
 use updraft_core::program::{BufferId, Op, Rows};
 use updraft_core::step::StepInputs;
 use updraft_core::{Blocks, Bytes, Tokens};
@@ -9,16 +12,21 @@ use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::lanes::Simd;
 use updraft_kernels::team::{Pinning, Team};
 
-use super::inputs::Limits;
+use super::division::Division;
+
 use super::load::CpuModel;
-use super::memory::Memory;
+use super::memory::{Memory, StepRows};
 use super::run::Run;
-use crate::{Device, DeviceError};
+use crate::inputs::Limits;
+use crate::{Device, DeviceError, Graph, GraphCost, MemoryUse, Progress, Properties, Stream};
+
+/// Memory that graphs may take, all together.
+const GRAPH_BYTES_MAX: Bytes = Bytes(256 << 20);
 
 /// Sizes of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// Compute threads, the caller of [`Device::run`] included. Zero counts as one.
+    /// Compute threads, the caller of [`Stream::enqueue`] included. Zero counts as one.
     pub threads: usize,
     /// Blocks of the KV cache, in every layer.
     pub blocks: Blocks,
@@ -42,6 +50,14 @@ pub struct CpuDevice {
     logits: BufferId,
     /// Rows of logits that the last step left.
     logit_rows: usize,
+    /// How the attention of an eager step is divided.
+    division: Division,
+    /// What was resolved once for steps of so many rows.
+    graphs: BTreeMap<GraphKey, Division>,
+    properties: Properties,
+    kv: Bytes,
+    progress: Progress,
+    host_time: Duration,
 }
 
 impl CpuDevice {
@@ -65,7 +81,33 @@ impl CpuDevice {
         };
         // A loaded model has a logits buffer: its program was checked.
         let logits = model.program().logits.unwrap_or(BufferId(0));
-        Ok(Self { model, team, simd: Simd::selected()?, memory, limits, logits, logit_rows: 0 })
+        let properties = Properties {
+            name: "cpu".to_owned(),
+            hardware: "cpu".to_owned(),
+            vocab: model.vocab(),
+            graph_kinds: vec![GraphKind::Decode, GraphKind::Mixed],
+            graph_budget: GraphCost { bytes: GRAPH_BYTES_MAX, streams: 0 },
+            graph_name: "CPU graph",
+        };
+        let slots = u64::from(options.blocks.0) * u64::from(options.block_size.0);
+        let kv = Bytes(model.kv_bytes_per_token(options.kv).0 * slots);
+        let (simd, progress) = (Simd::selected()?, Progress::default());
+        let division = Division::new(&memory.shapes, team.threads(), options.max_rows);
+        Ok(Self {
+            model,
+            team,
+            simd,
+            memory,
+            limits,
+            logits,
+            logit_rows: 0,
+            division,
+            graphs: BTreeMap::new(),
+            properties,
+            kv,
+            progress,
+            host_time: Duration::ZERO,
+        })
     }
 
     /// Memory of activations, if a step used all rows; less is taken as long as steps are smaller.
@@ -76,32 +118,124 @@ impl CpuDevice {
 }
 
 impl Device for CpuDevice {
-    fn vocab(&self) -> usize {
-        self.model.vocab()
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
-    fn run(&mut self, inputs: &StepInputs) -> Result<(), DeviceError> {
-        self.limits.check(inputs)?;
-        let buffers = &self.model.program().buffers;
-        let kind = |index: usize| buffers[index].rows;
-        self.memory.trim(self.logit_rows, |index| kind(index) == Rows::Logits);
-        // Stays at zero if a worker panics.
-        self.logit_rows = 0;
-        let rows = |rows| match rows {
-            Rows::Tokens => inputs.rows(),
-            Rows::Logits => inputs.logit_rows.len(),
-        };
-        self.memory.begin(inputs, |buffer| rows(kind(buffer.0 as usize)));
-        let run = Run { model: &self.model, memory: &self.memory, inputs, simd: self.simd };
-        self.team.run(|worker| run.stages(worker));
-        self.logit_rows = inputs.logit_rows.len();
+    fn memory(&self) -> MemoryUse {
+        MemoryUse {
+            weights: self.model.weight_bytes(),
+            kv: self.kv,
+            activations: self.activation_bytes(),
+            graphs: Bytes(self.graphs.values().map(|division| division.bytes().0).sum()),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    fn stream(&mut self) -> &mut dyn Stream {
+        self
+    }
+
+    fn graph_cost(&self, key: GraphKey) -> GraphCost {
+        let shapes = &self.memory.shapes;
+        GraphCost { bytes: Division::bytes_of(shapes, self.team.threads(), key.rows as usize), streams: 0 }
+    }
+
+    fn host_time(&self) -> Option<Duration> {
+        Some(self.host_time)
+    }
+
+    fn repair(&mut self) -> Result<(), DeviceError> {
+        self.graphs.clear();
         Ok(())
     }
 
     fn logits(&self, row: usize) -> &[f32] {
         assert!(row < self.logit_rows, "logit row {row} of {}", self.logit_rows);
-        // SAFETY: the team only works while `run` holds `&mut self`, so nobody writes now.
+        // SAFETY: the team only works while `enqueue` holds `&mut self`, so nobody writes now.
         unsafe { self.memory.buffer(self.logits).row(row) }
+    }
+}
+
+/// The processor is its own stream: a step is done when it has been started.
+impl Stream for CpuDevice {
+    fn enqueue(&mut self, inputs: &StepInputs) -> Result<(), DeviceError> {
+        let started = Instant::now();
+        let rows = self.begin(inputs)?;
+        let program = self.model.program();
+        self.memory.ready(rows, |buffer| program.buffers[buffer].rows);
+        self.division.plan(&self.memory);
+        self.host_time = started.elapsed();
+        self.compute(inputs, None);
+        Ok(())
+    }
+
+    fn capture(&mut self, key: GraphKey) -> Result<Graph, DeviceError> {
+        if key.rows as usize > self.limits.rows {
+            let (actual, max) = (key.rows as usize, self.limits.rows);
+            return Err(DeviceError::TooMany { what: "rows", actual, max });
+        }
+        let division = Division::new(&self.memory.shapes, self.team.threads(), key.rows as usize);
+        let cost = GraphCost { bytes: division.bytes(), streams: 0 };
+        let nodes = self.model.stages().order.len() as u32;
+        self.graphs.insert(key, division);
+        Ok(Graph { key, cost, nodes })
+    }
+
+    fn replay(&mut self, key: GraphKey, inputs: &StepInputs) -> Result<(), DeviceError> {
+        if !self.graphs.contains_key(&key) {
+            return Err(DeviceError::NoGraph(key));
+        }
+        if inputs.rows() > key.rows as usize {
+            let (actual, max) = (inputs.rows(), key.rows as usize);
+            return Err(DeviceError::TooMany { what: "rows", actual, max });
+        }
+        let started = Instant::now();
+        let rows = self.begin(inputs)?;
+        if !self.memory.is_ready_for(rows) {
+            let program = self.model.program();
+            self.memory.ready(rows, |buffer| program.buffers[buffer].rows);
+        }
+        if let Some(division) = self.graphs.get_mut(&key) {
+            division.replan(&self.memory);
+        }
+        self.host_time = started.elapsed();
+        self.compute(inputs, Some(key));
+        Ok(())
+    }
+
+    fn forget(&mut self, key: GraphKey) {
+        self.graphs.remove(&key);
+    }
+
+    fn synchronize(&mut self, _deadline: Duration) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+impl CpuDevice {
+    /// Checks a step and takes over its inputs.
+    fn begin(&mut self, inputs: &StepInputs) -> Result<StepRows, DeviceError> {
+        self.limits.check(inputs)?;
+        let program = self.model.program();
+        self.memory.trim(self.logit_rows, |buffer| program.buffers[buffer].rows == Rows::Logits);
+        // Stays at zero if a worker panics.
+        self.logit_rows = 0;
+        self.memory.refresh(inputs);
+        Ok(StepRows::new(inputs))
+    }
+
+    /// Runs all stages, divided as the graph says, or as was planned for this step alone.
+    fn compute(&mut self, inputs: &StepInputs, graph: Option<GraphKey>) {
+        let division = graph.and_then(|key| self.graphs.get(&key)).unwrap_or(&self.division);
+        let (simd, progress) = (self.simd, &self.progress);
+        let plans = division.plans();
+        let run = Run { model: &self.model, memory: &self.memory, inputs, simd, plans, progress };
+        self.team.run(|worker| run.stages(worker));
+        self.logit_rows = inputs.logit_rows.len();
     }
 }
 

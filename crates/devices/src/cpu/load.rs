@@ -11,8 +11,8 @@ use updraft_kernels::kv_cache::{KvCache, KvType};
 use updraft_kernels::matrix::{PackError, PackedMatrix, Precision};
 use updraft_kernels::tensor::{TensorError, TensorSource, TensorView};
 
-use super::check;
 use super::stages::{Stages, VectorId};
+use crate::check;
 
 /// How a model is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +190,7 @@ impl CpuModel {
 }
 
 /// The tensor of a weight, if it is there and has the right shape.
-fn find<'a>(source: &'a dyn TensorSource, spec: &WeightSpec) -> Result<TensorView<'a>, LoadError> {
+pub(crate) fn find<'a>(source: &'a dyn TensorSource, spec: &WeightSpec) -> Result<TensorView<'a>, LoadError> {
     let (tensor, file) = (|| spec.name.clone(), || source.file_of(&spec.name));
     let view =
         source.tensor(&spec.name).ok_or_else(|| LoadError::Missing { tensor: tensor(), file: file() })?;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use updraft_core::program::{BufferId, Rows};
 use updraft_core::step::StepInputs;
 use updraft_kernels::activations::{ActivationRows, Activations, InputForm};
-use updraft_kernels::attention::{Plan, Scratch, Shape, Span};
+use updraft_kernels::attention::{Scratch, Shape, Span};
 use updraft_kernels::kv_cache::{KvCache, KvGeometry};
 use updraft_kernels::team::SharedRows;
 
@@ -28,15 +28,36 @@ pub(super) struct Memory {
     pub(super) angles: Vec<Angles>,
     /// For each KV layer.
     pub(super) caches: Vec<KvCache>,
-    /// For each attention shape.
-    pub(super) attention: Vec<(Shape, Plan)>,
+    /// The attention shapes of the program.
+    pub(super) shapes: Vec<Shape>,
     /// For each worker; never contended.
     pub(super) scratch: Vec<Mutex<Scratch>>,
     /// The step's sequences.
     pub(super) spans: Vec<Span>,
     /// The step's block tables.
     pub(super) tables: Vec<u32>,
-    threads: usize,
+    /// The rows that `prepared` is ready for.
+    readied: Option<StepRows>,
+}
+
+/// Rows of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepRows {
+    pub(super) tokens: usize,
+    pub(super) logits: usize,
+}
+
+impl StepRows {
+    pub(super) fn new(inputs: &StepInputs) -> Self {
+        Self { tokens: inputs.rows(), logits: inputs.logit_rows.len() }
+    }
+
+    pub(super) fn of(self, kind: Rows) -> usize {
+        match kind {
+            Rows::Tokens => self.tokens,
+            Rows::Logits => self.logits,
+        }
+    }
 }
 
 /// Cosine and sine of each row's position.
@@ -76,16 +97,16 @@ impl Memory {
             prepared: prepared.collect(),
             angles: angles.collect(),
             caches: caches.collect::<Result<_, _>>()?,
-            attention: shapes.iter().map(|s| (*s, Plan::new(s, threads, options.max_rows))).collect(),
             scratch: (0..threads).map(|_| Mutex::new(Scratch::new(&shapes))).collect(),
+            shapes,
             spans: Vec::with_capacity(options.max_rows),
             tables: Vec::with_capacity(options.max_rows + options.blocks.0 as usize),
-            threads,
+            readied: None,
         })
     }
 
-    /// Takes over what attention needs to know of a step, and readies inputs for its rows.
-    pub(super) fn begin(&mut self, inputs: &StepInputs, rows_of: impl Fn(BufferId) -> usize) {
+    /// Takes over what attention needs to know of a step.
+    pub(super) fn refresh(&mut self, inputs: &StepInputs) {
         self.spans.clear();
         self.spans.extend(inputs.spans.iter().map(|span| Span {
             row_start: span.row_start,
@@ -96,14 +117,21 @@ impl Memory {
         }));
         self.tables.clear();
         self.tables.extend(inputs.block_tables.iter().map(|block| block.0));
-        for (shape, plan) in &mut self.attention {
-            plan.rebuild(shape, self.threads, &self.spans);
-        }
+    }
+
+    /// Readies the products' inputs for so many rows of either kind.
+    pub(super) fn ready(&mut self, rows: StepRows, kind_of: impl Fn(usize) -> Rows) {
+        self.readied = Some(rows);
         for (index, prepared) in self.prepared.iter_mut().enumerate() {
             if let Some(prepared) = prepared {
-                prepared.begin(rows_of(BufferId(index as u32)));
+                prepared.begin(rows.of(kind_of(index)));
             }
         }
+    }
+
+    /// Whether the products' inputs are ready for just these rows.
+    pub(super) fn is_ready_for(&self, rows: StepRows) -> bool {
+        self.readied == Some(rows)
     }
 
     /// Gives back what an unusually large last step has left.

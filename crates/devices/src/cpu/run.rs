@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use updraft_core::program::RopePairing;
 use updraft_core::program::{Activation, Rows};
 use updraft_core::step::StepInputs;
-use updraft_kernels::attention::Attention;
+use updraft_kernels::attention::{Attention, Plan};
 use updraft_kernels::elementwise::{self, RopeRow};
 use updraft_kernels::lanes::Simd;
 use updraft_kernels::team::Worker;
@@ -18,6 +18,7 @@ use updraft_kernels::team::Worker;
 use super::load::CpuModel;
 use super::memory::Memory;
 use super::stages::{AttentionOp, Product, RowOp, Stage};
+use crate::Progress;
 
 /// Rows that are interleaved where products read them; workers do best to take them together.
 const ROWS_TOGETHER: usize = 8;
@@ -31,6 +32,9 @@ pub(super) struct Run<'a> {
     pub(super) memory: &'a Memory,
     pub(super) inputs: &'a StepInputs,
     pub(super) simd: Simd,
+    /// How each attention shape is divided in this step.
+    pub(super) plans: &'a [Plan],
+    pub(super) progress: &'a Progress,
 }
 
 impl Run<'_> {
@@ -40,6 +44,7 @@ impl Run<'_> {
             if index > 0 {
                 worker.barrier();
             }
+            self.note_progress(worker);
             match stage {
                 Stage::Rows { kind, ops } => self.rows(worker, *kind, ops),
                 Stage::Products(products) => {
@@ -49,6 +54,13 @@ impl Run<'_> {
                 }
                 Stage::Attention(op) => self.attention(worker, op),
             }
+        }
+    }
+
+    /// One worker speaks for all: they meet at every barrier.
+    fn note_progress(&self, worker: &Worker<'_>) {
+        if worker.index() == 0 {
+            self.progress.tick();
         }
     }
 
@@ -147,12 +159,13 @@ impl Run<'_> {
         let tiles = matrix.tiles();
         for tiles in worker.share(tiles, tiles.div_ceil(PIECES * worker.count())) {
             matrix.multiply(input, bias, tiles, &out);
+            self.note_progress(worker);
         }
     }
 
     fn attention(&self, worker: &Worker<'_>, op: &AttentionOp) {
         let memory = self.memory;
-        let (shape, plan) = &memory.attention[op.shape];
+        let (shape, plan) = (&memory.shapes[op.shape], &self.plans[op.shape]);
         let attention = Attention {
             shape: *shape,
             cache: &memory.caches[op.layer],

@@ -1,6 +1,8 @@
 //! The device against plain arithmetic, and against itself under every way to cut the work.
 
 mod bad_input;
+mod fused;
+mod graphs;
 mod loading;
 mod reference;
 mod small_model;
@@ -174,5 +176,5 @@ fn only_rows_that_are_asked_for_have_logits() {
     device.run(&some).unwrap();
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.logits(0).len())).is_err());
     device.run(&StepInputs::default()).unwrap();
-    assert_eq!(device.vocab(), small_model::VOCAB as usize);
+    assert_eq!(device.properties().vocab, small_model::VOCAB as usize);
 }

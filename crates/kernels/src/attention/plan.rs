@@ -81,13 +81,20 @@ impl Plan {
     /// A plan that holds any step of up to `max_rows` rows without allocating again.
     #[must_use]
     pub fn new(shape: &Shape, threads: usize, max_rows: usize) -> Self {
-        let partials = if threads > 1 { PARTIAL_VALUES * threads } else { 0 };
+        let partials = partial_values(threads);
         let few = ITEMS_PER_WORKER * threads;
         Self {
-            items: Vec::with_capacity(max_rows * shape.kv_heads + partials / partial_len(shape, 1)),
+            items: Vec::with_capacity(items_max(shape, threads, max_rows)),
             merges: Vec::with_capacity(few),
             partials: SharedRows::new(1, partials),
         }
+    }
+
+    /// Memory of such a plan, in bytes, if all of it is used.
+    #[must_use]
+    pub fn bytes_of(shape: &Shape, threads: usize, max_rows: usize) -> usize {
+        let merges = ITEMS_PER_WORKER * threads * size_of::<Merge>();
+        items_max(shape, threads, max_rows) * size_of::<Item>() + merges + partial_values(threads) * 4
     }
 
     /// Divides a step.
@@ -152,6 +159,16 @@ impl Plan {
             used = end;
         }
     }
+}
+
+/// Values of partial results that are kept.
+fn partial_values(threads: usize) -> usize {
+    if threads > 1 { PARTIAL_VALUES * threads } else { 0 }
+}
+
+/// Items of a step, at most.
+fn items_max(shape: &Shape, threads: usize, max_rows: usize) -> usize {
+    max_rows * shape.kv_heads + partial_values(threads) / partial_len(shape, 1)
 }
 
 /// Segments that hold anything the rows of a tile may see.

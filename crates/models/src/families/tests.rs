@@ -35,6 +35,7 @@ fn data_flow(op: &Op) -> (Vec<BufferId>, Option<BufferId>) {
         Op::Attention { query, out, .. } => (vec![query], Some(out)),
         Op::Gate { gate, up, out, .. } => (vec![gate, up], Some(out)),
         Op::Add { into, input } => (vec![into, input], Some(into)),
+        Op::AddRmsNorm { .. } | Op::RopeWriteKv { .. } => unreachable!("families write simple operations"),
     }
 }
 

@@ -124,6 +124,9 @@ impl Runner<'_> {
             }
             // Here every position is a logit row.
             Op::TakeLogitRows { input, out } => *self.buffer_mut(out) = self.buffer(input).clone(),
+            Op::AddRmsNorm { .. } | Op::RopeWriteKv { .. } => {
+                op.sequence().iter().for_each(|part| self.run(part));
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ fn config(line: &str) -> Config {
 /// The demo model: 2048 tokens, 23040 bytes of KV cache a token.
 fn facts() -> Facts {
     Facts {
+        target: Target::Cpu,
         context: Tokens(2048),
         weights: Bytes(100 << 20),
         kv_token: Bytes(23_040),
@@ -75,6 +76,27 @@ fn whole_prompts_need_large_steps() {
     let stated = config("--no-enable-chunked-prefill --max-num-batched-tokens 1000");
     let message = plan(&stated, &facts()).unwrap_err().to_string();
     assert!(message.contains("from 1000 to 2048"), "{message}");
+}
+
+#[test]
+fn an_npu_gives_the_cache_what_weights_and_activations_leave() {
+    let npu = Facts { target: Target::Ascend, free: Some(Bytes(8 * GIB)), ..facts() };
+    let made = plan(&config(""), &npu).unwrap();
+    assert_eq!((made.block_size, made.step_budget), (Tokens(128), Tokens(2048)));
+    let left = 8 * GIB - npu.weights.0 - made.activations.0;
+    assert!(made.kv.0 < left && made.kv.0 > left * 9 / 10, "{} of {left}", made.kv.0);
+    assert_eq!(plan(&config("--block-size 16"), &npu).unwrap().block_size, Tokens(16));
+    assert_eq!(plan(&config("--kv-cache-memory-bytes 1GiB"), &npu).unwrap().kv.0 >> 20, 1023);
+
+    let full = Facts { free: Some(Bytes(50 << 20)), ..npu };
+    let message = plan(&config(""), &full).unwrap_err().to_string();
+    for part in ["--gpu-memory-utilization", "50.0 MiB", "smaller model"] {
+        assert!(message.contains(part), "{message}");
+    }
+    // A child is told its blocks and does not know the memory.
+    let told = Facts { free: None, ..npu };
+    let line = format!("--num-gpu-blocks-override {} --max-model-len 2048", made.blocks.0);
+    assert_eq!(plan(&config(&line), &told).unwrap(), made);
 }
 
 #[test]

@@ -126,6 +126,8 @@ pub(super) fn answer(plan: &StepPlan, token: impl Fn(SequenceId) -> TokenId) -> 
         outputs: rows.map(|row| output(row.sequence)).collect(),
         device_micros: 1,
         gap_micros: 0,
+        launch_micros: 0,
+        launched: crate::graphs::Launched::default(),
     }
 }
 

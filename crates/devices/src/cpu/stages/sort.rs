@@ -102,6 +102,12 @@ impl Nodes {
                 let op = RowOp::TakeLogitRows { input, out };
                 self.push_row(Rows::Logits, op, &[Buffer(input.0)], Buffer(out.0));
             }
+            // A chain of rows has no use for fused operations: its rows stay in the cache anyway.
+            Op::AddRmsNorm { .. } | Op::RopeWriteKv { .. } => {
+                for part in op.sequence() {
+                    self.add(program, stages, quantized, &part);
+                }
+            }
         }
     }
 

@@ -95,6 +95,9 @@ impl Reference<'_> {
                 self.set(into, self.get(into).iter().zip(self.get(input)).map(sum).collect());
             }
             Op::TakeLogitRows { input, out } => self.set(out, self.get(input).clone()),
+            Op::AddRmsNorm { .. } | Op::RopeWriteKv { .. } => {
+                op.sequence().iter().for_each(|part| self.op(part));
+            }
         }
     }
 

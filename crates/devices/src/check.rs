@@ -5,7 +5,7 @@ use updraft_core::program::{
 };
 
 /// Says what is wrong with an operation of the program, or with the program as a whole (no operation).
-pub(super) fn program(program: &Program) -> Result<(), (Option<usize>, String)> {
+pub(crate) fn program(program: &Program) -> Result<(), (Option<usize>, String)> {
     whole(program).map_err(|problem| (None, problem))?;
     for (index, op) in program.ops.iter().enumerate() {
         Checker(program).op(op).map_err(|problem| (Some(index), problem))?;
@@ -84,6 +84,14 @@ impl<'a> Checker<'a> {
                 ensure(to.rows == Rows::Logits && from.width == to.width, || {
                     format!("rows of {:?} cannot be taken into {:?}", from.name, to.name)
                 })
+            }
+            Op::AddRmsNorm { into, input, out, .. } => {
+                self.distinct(&[into, input, out])?;
+                op.sequence().iter().try_for_each(|part| self.op(part))
+            }
+            Op::RopeWriteKv { query, key, value, .. } => {
+                self.distinct(&[query, key, value])?;
+                op.sequence().iter().try_for_each(|part| self.op(part))
             }
         }
     }

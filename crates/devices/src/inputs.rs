@@ -7,25 +7,25 @@ use crate::DeviceError;
 
 /// What inputs may name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) rows: usize,
-    pub(super) logit_rows: usize,
-    pub(super) blocks: usize,
-    pub(super) block_size: usize,
+pub(crate) struct Limits {
+    pub(crate) rows: usize,
+    pub(crate) logit_rows: usize,
+    pub(crate) blocks: usize,
+    pub(crate) block_size: usize,
     /// Rows of the embedding table.
-    pub(super) tokens: usize,
+    pub(crate) tokens: usize,
     /// Positions that rotary tables cover.
-    pub(super) positions: usize,
+    pub(crate) positions: usize,
 }
 
 impl Limits {
     /// The positions that all rotary tables of a program cover.
-    pub(super) fn positions_of(program: &Program) -> usize {
+    pub(crate) fn positions_of(program: &Program) -> usize {
         program.ropes.iter().map(|rope| rope.max_positions as usize).min().unwrap_or(usize::MAX)
     }
 
     /// Refuses inputs that name what does not exist or contradict themselves.
-    pub(super) fn check(&self, inputs: &StepInputs) -> Result<(), DeviceError> {
+    pub(crate) fn check(&self, inputs: &StepInputs) -> Result<(), DeviceError> {
         let rows = inputs.rows();
         at_most("rows", rows, self.rows)?;
         at_most("logit rows", inputs.logit_rows.len(), self.logit_rows)?;

@@ -1,0 +1,32 @@
+//! What travels between an executor and its child process.
+
+use serde::{Deserialize, Serialize};
+
+use crate::executor::report::{DeviceEvent, Order, Setup};
+
+/// From the executor to its child.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ToChild {
+    /// Open the device. The first frame, once.
+    Open(Box<Setup>),
+    /// Do something.
+    Order(Order),
+    /// Finish what was ordered, and end.
+    Bye,
+}
+
+/// From the child to its executor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum FromChild {
+    /// Something happened on the device thread.
+    Event(DeviceEvent),
+    /// The child lives.
+    Beat {
+        /// The device's progress counter.
+        progress: u64,
+        /// Whether the device thread has something to do.
+        busy: bool,
+        /// Whether it is for sequences.
+        computing: bool,
+    },
+}

@@ -1,0 +1,83 @@
+//! What an Ascend device is made for, and what that takes of its memory.
+
+use updraft_core::program::Program;
+use updraft_core::{Blocks, Tokens};
+
+use super::error::OpenError;
+use super::lower::{Compute, Plan, Sizes};
+use super::operators::Installed;
+use crate::MemoryUse;
+use crate::inputs::Limits;
+
+/// Sizes of blocks that attention takes: multiples of this.
+const BLOCK_STEP: u32 = 16;
+/// Tokens in a block, at most.
+const MAX_BLOCK: u32 = 1024;
+
+/// Sizes of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AscendOptions {
+    /// Which of the devices that the process sees.
+    pub ordinal: u32,
+    /// Type of weights, activations and cache.
+    pub compute: Compute,
+    /// Blocks of the KV cache, in every layer. One more is allocated, for rows of nobody.
+    pub blocks: Blocks,
+    /// Tokens in a block: a multiple of 16, at most 1024.
+    pub block_size: Tokens,
+    /// Rows of a step, at most.
+    pub max_rows: usize,
+    /// Rows with logits of a step, at most.
+    pub max_logit_rows: usize,
+    /// Sequences of a step, at most.
+    pub max_sequences: usize,
+    /// Tokens of a sequence, at most.
+    pub max_model_len: usize,
+    /// Operators that are not used although they are installed, because they are known to be bad there.
+    pub avoid: Vec<String>,
+}
+
+/// The memory that a device would take of these sizes, without the workspace that its operators ask for when they run.
+/// Needs no device.
+///
+/// # Errors
+/// As [`super::AscendDevice::open`], for what the program and the options alone decide.
+pub fn footprint(program: &Program, options: &AscendOptions) -> Result<MemoryUse, OpenError> {
+    check_options(options)?;
+    let everything = Installed { has: &|_| true, chip: None, version: None };
+    Ok(Plan::of(program, &everything)?.footprint(program, &sizes(program, options)))
+}
+
+pub(super) fn check_options(options: &AscendOptions) -> Result<(), OpenError> {
+    let size = options.block_size.0;
+    if size == 0 || !size.is_multiple_of(BLOCK_STEP) || size > MAX_BLOCK {
+        return Err(OpenError::Options(format!(
+            "blocks of {size} tokens cannot be used on Ascend devices; take a multiple of {BLOCK_STEP} up to {MAX_BLOCK}, \
+             128 for instance"
+        )));
+    }
+    let sizes = [options.max_rows, options.max_logit_rows, options.max_sequences, options.max_model_len];
+    if sizes.contains(&0) || options.blocks.0 == 0 {
+        return Err(OpenError::Options(
+            "a device needs at least one row, sequence, token and block".to_owned(),
+        ));
+    }
+    let slots = (u64::from(options.blocks.0) + 1) * u64::from(size);
+    if i32::try_from(slots).is_err() {
+        return Err(OpenError::Options(format!(
+            "{slots} tokens of KV cache are more than slots can be numbered for; take fewer blocks"
+        )));
+    }
+    Ok(())
+}
+
+pub(super) fn sizes(program: &Program, options: &AscendOptions) -> Sizes {
+    Sizes {
+        rows: options.max_rows,
+        logit_rows: options.max_logit_rows,
+        sequences: options.max_sequences,
+        blocks: options.blocks.0 as usize,
+        block_size: options.block_size.0 as usize,
+        positions: options.max_model_len.min(Limits::positions_of(program)),
+    }
+}

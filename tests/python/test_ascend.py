@@ -1,0 +1,252 @@
+"""The Ascend device on the simulated CANN: faults of every class, at every moment, cost nobody a token.
+
+UPDRAFT_DRILL_RUNS says how often each drill is repeated (default 1); the drills of one repetition share nothing.
+"""
+
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import httpx
+import pytest
+
+from conftest import BINARY, ROOT, Server
+
+RUNS = int(os.environ.get("UPDRAFT_DRILL_RUNS", "1"))
+MODEL = ROOT / "tests/fixtures/models/qwen3-bf16"
+STREAMS = 32
+TOKENS = 24
+VOCABULARY = 480
+# A fault and what follows may take this long; a step that hangs is given up after STEP_DEADLINE first.
+RECOVERY_SECONDS_MAX = 2.0
+STEP_DEADLINE = "0.5"
+
+
+@pytest.fixture(scope="session")
+def cann(tmp_path_factory):
+    """Folder of a CANN installation whose libraries are the simulation."""
+    home = tmp_path_factory.mktemp("cann")
+    subprocess.run([ROOT / "crates/acl-sim/scripts/layout.sh", BINARY.parent, home], check=True)
+    return home
+
+
+@pytest.fixture
+def ascend(cann, tmp_path):
+    """Starts servers on the simulated device: ascend("--enforce-eager", faults="...")."""
+    servers = []
+
+    def start(*arguments, faults="", model=MODEL, environment=None):
+        control = tmp_path / f"control-{len(servers)}"
+        variables = {"ASCEND_HOME_PATH": str(cann), "ACL_SIM_CONTROL": str(control), "ACL_SIM_FAULTS": faults}
+        line = ["--device", "ascend", "--served-model-name", "m", "--kv-cache-memory-bytes", "64MiB"]
+        line += ["--max-num-seqs", str(STREAMS), "--step-deadline", STEP_DEADLINE, *arguments]
+        server = Server(model, *line, environment=variables | (environment or {}))
+        server.control = control
+        servers.append(server)
+        return server
+
+    yield start
+    for server in servers:
+        if server.process.poll() is None:
+            assert server.stop() == 0, server.log()
+
+
+def arm(server, *lines):
+    """Gives the simulation fault rules while the server runs."""
+    with socket.socket(socket.AF_UNIX) as control:
+        control.connect(str(server.control))
+        answers = control.makefile("r")
+        for line in lines:
+            control.sendall(line.encode() + b"\n")
+            answer = answers.readline().strip()
+            assert answer == "ok", f"{line}: {answer}"
+
+
+def prompt(index):
+    """Prompts of all lengths, some with a common beginning."""
+    length = 3 + index * 11 % 140
+    shared = [(7 * at) % VOCABULARY for at in range(min(length, 40))]
+    return shared + [(13 * at + 5 * index) % VOCABULARY for at in range(40, length)] + [index]
+
+
+def complete(server, index, **options):
+    body = {"model": "m", "prompt": prompt(index), "max_tokens": TOKENS, "ignore_eos": True}
+    body |= {"temperature": 0.9 if index % 2 else 0.0, "seed": index, "return_token_ids": True} | options
+    response = httpx.post(server.url + "/v1/completions", json=body, timeout=120, trust_env=False)
+    assert response.status_code == 200, f"{response.status_code}: {response.text}\n{server.log()}"
+    return response.json()["choices"][0]["token_ids"]
+
+
+def all_streams(server):
+    with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+        return list(pool.map(lambda index: complete(server, index), range(STREAMS)))
+
+
+@contextlib.contextmanager
+def streams_running(server):
+    """All streams, started; the block runs when some of them have tokens; yields a list that gets the results."""
+    results = []
+    before = server.metric("vllm:generation_tokens_total") or 0
+    with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+        running = [pool.submit(complete, server, index) for index in range(STREAMS)]
+        server.wait_for_metric("vllm:generation_tokens_total", lambda value: (value or 0) >= before + 2 * STREAMS)
+        yield results
+        results.extend(stream.result() for stream in running)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(cann, tmp_path_factory):
+    """What all streams answer without graphs and without faults, each alone."""
+    variables = {"ASCEND_HOME_PATH": str(cann)}
+    server = Server(
+        MODEL, "--device", "ascend", "--served-model-name", "m", "--kv-cache-memory-bytes", "64MiB",
+        "--enforce-eager", "--no-enable-prefix-caching", environment=variables,
+    )
+    tokens = [complete(server, index) for index in range(STREAMS)]
+    assert server.stop() == 0, server.log()
+    assert len({tuple(row) for row in tokens}) > STREAMS // 2, "too much alike to tell anything"
+    return tokens
+
+
+MODES = ["NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_graph_mode_gives_the_tokens_of_eager_steps(ascend, undisturbed, mode):
+    server = ascend("--compilation-config", f'{{"cudagraph_mode": "{mode}"}}')
+    assert all_streams(server) == undisturbed
+    # By now idle moments have brought more graphs.
+    if mode != "NONE":
+        server.wait_for_metric("updraft_graph_captures_total", lambda count: (count or 0) >= 2)
+    assert all_streams(server) == undisturbed
+    replays = server.metric("updraft_graph_replays_total") or 0
+    assert (replays > 0) == (mode != "NONE"), server.log()
+    if mode != "NONE":
+        assert "ACL graph captured" in server.log() and "NPUGraph replay" in server.log()
+
+
+# Each class with one of its codes. The classes and what they lead to: `crates/core/src/recovery.rs`.
+CODES = {
+    "memory": 207001,
+    "retry": 507002,
+    "graph": 507009,
+    "graph_dead": 507011,
+    "stream": 507015,
+    "device": 507013,
+    "device_memory": 507053,
+    "remote": 507057,
+    "process": 507899,
+    "unclear": 507000,
+    "call": 107000,
+    "environment": 507008,
+    "unsupported": 207000,
+}
+MOMENTS = {
+    "prefill": ("--enforce-eager", "phase=eager operator=aclnnMm nth=3"),
+    "decode": ("--enforce-eager", "phase=eager operator=aclnnMm nth=700"),
+    "replay": ("--no-enforce-eager", "phase=replay operator=aclnnMm nth=60"),
+    "capture": ("--no-enforce-eager", "phase=capture operator=aclnnMm nth=40"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", CODES)
+def test_a_fault_costs_nobody_a_token(ascend, undisturbed, name, moment):
+    graphs, where = MOMENTS[moment]
+    for _ in range(RUNS):
+        # From the start on: captures happen before the first request.
+        server = ascend(graphs, faults=f"{where} code={CODES[name]}" if moment == "capture" else "")
+        if moment != "capture":
+            assert all_streams(server) == undisturbed
+            arm(server, f"{where} code={CODES[name]}")
+        assert all_streams(server) == undisturbed, server.log()
+        faults = server.wait_for_metric("updraft_device_faults_total", lambda count: (count or 0) >= 1)
+        assert faults >= 1
+        recovered(server)
+        assert server.stop() == 0, server.log()
+
+
+def recovered(server):
+    """Every recovery was within its time."""
+    end = time.monotonic() + 10
+    while httpx.get(server.url + "/ready", trust_env=False).status_code != 200:
+        assert time.monotonic() < end, server.log()
+        time.sleep(0.02)
+    total = server.metric("updraft_device_recovery_seconds_count") or 0
+    within = server.metric("updraft_device_recovery_seconds_bucket", le="2") or 0
+    assert within == total, f"{total - within} of {total} recoveries took longer:\n{server.log()}"
+
+
+@pytest.mark.parametrize("graphs", ["--enforce-eager", "--no-enforce-eager"])
+def test_a_step_that_hangs_is_given_up_and_run_again(ascend, undisturbed, graphs):
+    for _ in range(RUNS):
+        server = ascend(graphs)
+        assert all_streams(server) == undisturbed
+        arm(server, "operator=aclnnMm nth=100 hang")
+        assert all_streams(server) == undisturbed, server.log()
+        assert server.metric("updraft_device_faults_total", **{"class": "wait_more"}) >= 1, server.log()
+
+
+def test_a_device_without_a_spare_is_out_of_service_with_a_reason(ascend):
+    server = ascend("--enforce-eager", environment={"ASCEND_RT_VISIBLE_DEVICES": "0"})
+    arm(server, "device=0 operator=any code=507899 times=always")
+    body = {"model": "m", "prompt": prompt(1), "max_tokens": 4}
+    end = time.monotonic() + 60
+    while True:
+        response = httpx.post(server.url + "/v1/completions", json=body, timeout=60, trust_env=False)
+        if response.status_code == 503 and "out of service" in response.text:
+            break
+        assert response.status_code in (500, 503) and time.monotonic() < end, response.text
+    assert "retry-after" in response.headers
+    assert "ascend:0" in response.text
+    ready = httpx.get(server.url + "/ready", trust_env=False)
+    assert ready.status_code == 503 and "ascend:0" in ready.text
+    assert httpx.get(server.url + "/health", trust_env=False).status_code == 200
+
+
+def test_a_spare_takes_the_place_of_a_retired_device(ascend, undisturbed):
+    server = ascend("--enforce-eager")
+    assert all_streams(server) == undisturbed
+    arm(server, "device=0 operator=any code=507053 times=always")
+    assert all_streams(server) == undisturbed, server.log()
+    assert "ascend:1" in server.log()
+
+
+def test_a_graph_that_computes_wrong_is_caught_by_the_canary(ascend):
+    server = ascend("--verify-replay", "1", "--compilation-config", '{"cudagraph_mode": "FULL_DECODE_ONLY"}')
+    assert len(all_streams(server)) == STREAMS
+    arm(server, "phase=replay operator=aclnnMm nth=1 corrupt times=always")
+    complete(server, 0)
+    assert server.metric("updraft_graph_checks_total", result="different") >= 1, server.log()
+
+
+def children(server):
+    listing = pathlib.Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    every = {int(pid) for pid in listing}
+    for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir():
+        every |= {int(pid) for pid in (task / "children").read_text().split()}
+    return sorted(every)
+
+
+@pytest.mark.parametrize("device", ["ascend", "cpu"])
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_child_that_dies_or_stops_is_replaced(ascend, undisturbed, blow, device):
+    for _ in range(RUNS):
+        server = ascend("--executor-isolation", "process", "--device", device)
+        expected = undisturbed if device == "ascend" else all_streams(server)
+        with streams_running(server) as results:
+            before = children(server)
+            assert len(before) == 1, before
+            os.kill(before[0], blow)
+            started = time.monotonic()
+        taken = time.monotonic() - started
+        assert results == expected, server.log()
+        assert children(server) != before
+        recovered(server)
+        print(f"{device} {blow.name}: all streams ended {taken:.2f} s after it")
+        assert server.stop() == 0, server.log()
