@@ -1,7 +1,8 @@
-//! `updraft executor`: a child process of the server that drives one device. Started by the server, never by hand.
+//! `updraft executor`: a child process of the server that drives one device. Started by the server, never by
+//! hand.
 //!
-//! It reads the same arguments as `updraft serve`, fits the same checkpoint, and then does what the server says through
-//! its standard input. Always holds: it ends when the server does.
+//! It reads the same arguments as `updraft serve`, fits the same checkpoint, and then does what the server
+//! says through its standard input. Always holds: it ends when the server does.
 
 use anyhow::Result;
 use updraft_actors::executor_child;

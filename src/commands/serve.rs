@@ -1,9 +1,9 @@
 //! `updraft serve`: from a configuration to a running server, and back down.
 //!
 //! Everything that can be wrong is found before the port opens, in the order in which it is cheap to find:
-//! the port, the device, the checkpoint, the operators, the memory, the text side, the weights (those of an NPU are loaded
-//! when its thread or process opens it). After that the server only ends by a signal or because the engine has used up
-//! its restarts.
+//! the port, the device, the checkpoint, the operators, the memory, the text side, the weights (those of an
+//! NPU are loaded when its thread or process opens it). After that the server only ends by a signal or
+//! because the engine has used up its restarts.
 
 pub(super) mod factory;
 pub(super) mod fit;

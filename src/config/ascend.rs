@@ -1,5 +1,5 @@
-//! Settings of Ascend devices that come as tables: `ascend_config` (JSON) or `[ascend]` (TOML) in a configuration
-//! file, and everything in `--additional-config`.
+//! Settings of Ascend devices that come as tables: `ascend_config` (JSON) or `[ascend]` (TOML) in a
+//! configuration file, and everything in `--additional-config`.
 //!
 //! Always holds: both tables know the same keys, wherever they stand. Refuses to know: which wish wins.
 

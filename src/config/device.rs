@@ -23,14 +23,14 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "DIR")]
     pub cann_path: Option<PathBuf>,
 
-    /// Where the executor lives that owns the device. `process`: a child process, so that a driver that hangs or
-    /// crashes ends only the child, which is replaced; its streams go on.
+    /// Where the executor lives that owns the device. `process`: a child process, so that a driver that hangs
+    /// or crashes ends only the child, which is replaced; its streams go on.
     #[arg(long, value_name = "WHERE", value_enum, default_value = "thread")]
     pub executor_isolation: Isolation,
 
     /// Seconds of silence of an executor in a child process, or without progress in a step, after which it is
-    /// replaced. Default: 1.5 with `--executor-isolation process`, else `--step-deadline`; for progress on the CPU
-    /// `--step-deadline` too, as a step there is one piece.
+    /// replaced. Default: 1.5 with `--executor-isolation process`, else `--step-deadline`; for progress on
+    /// the CPU `--step-deadline` too, as a step there is one piece.
     #[arg(long, value_name = "SECONDS", value_parser = values::positive_seconds)]
     pub executor_timeout: Option<Duration>,
 
@@ -38,8 +38,8 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "SECONDS", value_parser = values::positive_seconds)]
     pub step_deadline: Option<Duration>,
 
-    /// Compute every N-th step that was replayed from a graph a second time without it and compare the logits bit for
-    /// bit; a graph that differs is retired. 0: never.
+    /// Compute every N-th step that was replayed from a graph a second time without it and compare the logits
+    /// bit for bit; a graph that differs is retired. 0: never.
     #[arg(long, value_name = "N", default_value = "0", value_parser = values::count_or_zero)]
     pub verify_replay: u32,
 
@@ -64,8 +64,8 @@ pub struct DeviceOptions {
           default_missing_value = "true", action = ArgAction::Set, value_parser = values::switch)]
     pub enforce_eager: bool,
 
-    /// Rows that graphs are captured for, such as `1 2 4 8 16`. Default: 1, 2, 4, then multiples of 8 below 256, then
-    /// of 16, up to `--max-num-seqs` and at most 512, as far as the device's budget goes.
+    /// Rows that graphs are captured for, such as `1 2 4 8 16`. Default: 1, 2, 4, then multiples of 8 below
+    /// 256, then of 16, up to `--max-num-seqs` and at most 512, as far as the device's budget goes.
     #[arg(long, value_name = "N", num_args = 1.., value_parser = values::count)]
     pub cudagraph_capture_sizes: Vec<u32>,
 
@@ -73,12 +73,13 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", value_parser = values::count)]
     pub max_cudagraph_capture_size: Option<u32>,
 
-    /// Settings for captured graphs, such as `{"cudagraph_mode": "FULL_DECODE_ONLY"}`; the keys are listed below.
+    /// Settings for captured graphs, such as `{"cudagraph_mode": "FULL_DECODE_ONLY"}`; the keys are listed
+    /// below.
     #[arg(long, value_name = "JSON", value_parser = values::json_object)]
     pub compilation_config: Option<JsonObject>,
 
-    /// Settings of the device's platform: a JSON object, or the path of a JSON, TOML or YAML file with one. Holds
-    /// the keys of vllm-ascend, and a table `ascend_config` (or `ascend`); all are listed below.
+    /// Settings of the device's platform: a JSON object, or the path of a JSON, TOML or YAML file with one.
+    /// Holds the keys of vllm-ascend, and a table `ascend_config` (or `ascend`); all are listed below.
     #[arg(long, value_name = "JSON", value_parser = values::object_or_file)]
     pub additional_config: Option<JsonObject>,
 }

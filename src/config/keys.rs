@@ -1,8 +1,8 @@
-//! Keys of nested tables (`--compilation-config`, `--additional-config`, the Ascend tables of a file): what each may
-//! hold, and what becomes of it.
+//! Keys of nested tables (`--compilation-config`, `--additional-config`, the Ascend tables of a file): what
+//! each may hold, and what becomes of it.
 //!
-//! Always holds: a key that is given takes effect as a wish, or is answered by one line; a key that no table knows
-//! is refused with the nearest name. Refuses to know: which wish wins, and which device is used.
+//! Always holds: a key that is given takes effect as a wish, or is answered by one line; a key that no table
+//! knows is refused with the nearest name. Refuses to know: which wish wins, and which device is used.
 
 mod parse;
 
@@ -157,7 +157,8 @@ impl ModelPart {
 }
 
 impl Unanswered {
-    /// The line about it, now that the model's architecture is known. No family that can be opened has the part.
+    /// The line about it, now that the model's architecture is known. No family that can be opened has the
+    /// part.
     #[must_use]
     pub fn answer(&self, architecture: &str) -> Notice {
         Notice::warning(format!("{} has no effect: {architecture} has {}", self.place, self.part.as_str()))

@@ -23,8 +23,8 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "TOKENS", value_parser = values::block_size)]
     pub block_size: Option<u32>,
 
-    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits. On an NPU it is the type that is
-    /// computed in.
+    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits. On an NPU it is the type
+    /// that is computed in.
     #[arg(long, value_name = "TYPE", value_enum, default_value = "auto")]
     pub kv_cache_dtype: KvCacheType,
 

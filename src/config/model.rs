@@ -43,8 +43,8 @@ pub struct ModelOptions {
     #[arg(long, value_name = "TYPE", value_enum, default_value = "auto")]
     pub dtype: ComputeType,
 
-    /// Quantisation scheme of the checkpoint. Weights are used in the form they are stored in, and W8A8 checkpoints
-    /// in the layout of `ModelSlim` are not read yet.
+    /// Quantisation scheme of the checkpoint. Weights are used in the form they are stored in, and W8A8
+    /// checkpoints in the layout of `ModelSlim` are not read yet.
     #[arg(long, short = 'q', value_name = "SCHEME")]
     pub quantization: Option<String>,
 

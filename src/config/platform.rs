@@ -1,8 +1,8 @@
 //! What all options about graphs and platforms come to together.
 //!
 //! Always holds: an option given by itself wins over a key of `--compilation-config`, that over one of
-//! `--additional-config`, and that over one of an Ascend table in the configuration file. Refuses to know: devices
-//! and models; what depends on them is left as a line to be said later.
+//! `--additional-config`, and that over one of an Ascend table in the configuration file. Refuses to know:
+//! devices and models; what depends on them is left as a line to be said later.
 
 use std::collections::BTreeSet;
 

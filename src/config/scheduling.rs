@@ -38,8 +38,8 @@ pub struct SchedulingOptions {
     #[arg(long, value_name = "POLICY", value_enum, default_value = "fcfs")]
     pub scheduling_policy: SchedulingPolicy,
 
-    /// Cut long prompts into chunks that share a step with running sequences. Off: steps are made large enough
-    /// for the longest prompt.
+    /// Cut long prompts into chunks that share a step with running sequences. Off: steps are made large
+    /// enough for the longest prompt.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
           default_missing_value = "true", action = ArgAction::Set, value_parser = values::switch)]
     pub enable_chunked_prefill: bool,

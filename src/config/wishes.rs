@@ -1,7 +1,7 @@
 //! What tables of keys ask for, and which of several that ask wins.
 //!
-//! Sources come in an order: options given by themselves, `--compilation-config`, `--additional-config`, the Ascend
-//! table of a file. Always holds: what gives way to something else is said in one line.
+//! Sources come in an order: options given by themselves, `--compilation-config`, `--additional-config`, the
+//! Ascend table of a file. Always holds: what gives way to something else is said in one line.
 
 use updraft_core::graphs::GraphMode;
 

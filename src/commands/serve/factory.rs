@@ -1,7 +1,8 @@
 //! How devices are made: once at the start, and again after every loss of one.
 //!
-//! Always holds: on the CPU weights are packed once and shared by all lives of the executor; on an NPU each life loads
-//! them anew from the checkpoint's files, because the memory of a device that failed is not trusted.
+//! Always holds: on the CPU weights are packed once and shared by all lives of the executor; on an NPU each
+//! life loads them anew from the checkpoint's files, because the memory of a device that failed is not
+//! trusted.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};

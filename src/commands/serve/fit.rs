@@ -1,7 +1,7 @@
 //! A checkpoint fitted to a device: opened, checked against what the device can do, and given its memory.
 //!
-//! The server and its child processes fit the same checkpoint the same way; a child is told the sizes that depend on
-//! the moment (see `placement`). Refuses to know: text, HTTP, actors.
+//! The server and its child processes fit the same checkpoint the same way; a child is told the sizes that
+//! depend on the moment (see `placement`). Refuses to know: text, HTTP, actors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

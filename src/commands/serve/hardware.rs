@@ -117,8 +117,8 @@ pub(in crate::commands) fn check_groups(config: &Config) -> Result<()> {
     ] {
         if size > 1 {
             bail!(
-                "--{option} {size} is not possible yet: one NPU runs the whole model; leave it out (other NPUs \
-                 are spares that take over when the first one fails)"
+                "--{option} {size} is not possible yet: one NPU runs the whole model; leave it out (other \
+                 NPUs are spares that take over when the first one fails)"
             );
         }
     }
@@ -129,7 +129,8 @@ fn compute(asked: ComputeType, kv: KvCacheType, stored_dtype: &str, lacks_bf16: 
     let compute = match asked {
         ComputeType::Float32 => {
             bail!(
-                "--dtype float32 is not possible on an NPU, which computes in 16 bits; leave it out, or use bfloat16 or float16"
+                "--dtype float32 is not possible on an NPU, which computes in 16 bits; leave it out, or use \
+                 bfloat16 or float16"
             )
         }
         ComputeType::Float16 => Compute::F16,
@@ -141,15 +142,15 @@ fn compute(asked: ComputeType, kv: KvCacheType, stored_dtype: &str, lacks_bf16: 
         | (KvCacheType::Float16, Compute::F16)
         | (KvCacheType::Bfloat16, Compute::Bf16) => Ok(compute),
         (kv, compute) => bail!(
-            "--kv-cache-dtype {kv} is not possible on an NPU that computes in {}: the cache has the same type; \
-             leave it out, or set --dtype too",
+            "--kv-cache-dtype {kv} is not possible on an NPU that computes in {}: the cache has the same \
+             type; leave it out, or set --dtype too",
             compute.as_str()
         ),
     }
 }
 
-/// The line about a machine without an NPU. That nothing is installed is no reason to worry; that what is installed
-/// cannot be used is one.
+/// The line about a machine without an NPU. That nothing is installed is no reason to worry; that what is
+/// installed cannot be used is one.
 fn why_not(error: &anyhow::Error) -> Notice {
     match error.to_string().split_once("; tried") {
         Some((first, _)) => Notice::note(format!("device: CPU, because there is no CANN here ({first})")),

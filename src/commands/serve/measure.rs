@@ -55,8 +55,8 @@ pub(in crate::commands) fn facts(checkpoint: &Checkpoint, shape: Shape) -> Facts
     }
 }
 
-/// Measures of the model on an NPU, and the share of its memory that may be used; a child process does not know that
-/// memory, and is told its plan.
+/// Measures of the model on an NPU, and the share of its memory that may be used; a child process does not
+/// know that memory, and is told its plan.
 pub(in crate::commands) fn facts_on_an_npu(
     checkpoint: &Checkpoint,
     program: &Program,

@@ -11,8 +11,8 @@ use crate::config::values::ContextLength;
 
 /// Size of the KV cache that is not exceeded unasked, save for one sequence of full length.
 const KV_DEFAULT_MAX: Bytes = Bytes(4 << 30);
-/// Block size on the CPU. Larger than the few tokens that every chat template begins with, so that a prefix hit
-/// means that text was found again.
+/// Block size on the CPU. Larger than the few tokens that every chat template begins with, so that a prefix
+/// hit means that text was found again.
 const BLOCK_SIZE_CPU: Tokens = Tokens(64);
 /// Block size on an NPU: the one that its attention operators are made for.
 const BLOCK_SIZE_NPU: Tokens = Tokens(128);
@@ -75,8 +75,9 @@ pub(in crate::commands) enum PlanError {
     },
     /// No room for weights and activations on an NPU.
     #[error(
-        "weights and activations take {} and {} of the NPU's memory may be used; stop what else runs on it, raise \
-         --gpu-memory-utilization, lower --max-num-batched-tokens, or serve a smaller model", size(*needed), size(*free)
+        "weights and activations take {} and {} of the NPU's memory may be used; stop what else runs on it, \
+         raise --gpu-memory-utilization, lower --max-num-batched-tokens, or serve a smaller model",
+        size(*needed), size(*free)
     )]
     NpuWeights {
         /// What they take.

@@ -1,7 +1,7 @@
 //! Where the executor lives: on a thread of the server, or in a child process.
 //!
-//! A child is the same program with the same arguments behind another word; what the server has worked out from the
-//! moment (free memory, the chip) follows as options, which win over those before them.
+//! A child is the same program with the same arguments behind another word; what the server has worked out
+//! from the moment (free memory, the chip) follows as options, which win over those before them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::config::device::{EXECUTOR_TIMEOUT_DEFAULT, Isolation, Target};
 
 /// Where the program that is running can be started again, even when its file has been replaced.
 const RUNNING_PROGRAM: &str = "/proc/self/exe";
-/// How long a step may take when nothing is said. The largest step of a large model on a slow CPU takes tens of seconds.
+/// How long a step may take when nothing is said. The largest step of a large model on a slow CPU takes tens
+/// of seconds.
 const STEP_DEADLINE_CPU: Duration = Duration::from_secs(300);
 /// The same on an NPU, where the first step of a shape loads its operators.
 const STEP_DEADLINE_NPU: Duration = Duration::from_secs(60);

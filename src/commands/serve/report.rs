@@ -1,4 +1,5 @@
-//! What start-up tells: the model, the device, its graphs, where memory goes, how long and how many sequences fit.
+//! What start-up tells: the model, the device, its graphs, where memory goes, how long and how many sequences
+//! fit.
 
 use super::fit::Fitted;
 use super::hardware::Hardware;

@@ -15,12 +15,16 @@ const fn key(path: &'static str, takes: Takes, effect: Effect, text: &'static st
 /// All keys.
 #[rustfmt::skip] // one line a key reads best
 pub const KEYS: &[Key] = &[
-    key("acl_graph_mode", Anything, GraphMode, "which steps are replayed: NONE, PIECEWISE, FULL, FULL_DECODE_ONLY or FULL_AND_PIECEWISE"),
+    key("acl_graph_mode", Anything, GraphMode,
+        "which steps are replayed: NONE, PIECEWISE, FULL, FULL_DECODE_ONLY or FULL_AND_PIECEWISE"),
     key("acl_graph_batch_size", Count, LargestBucket, "the largest bucket, as --max-cudagraph-capture-size"),
-    key("acl_graph_max_seq_len", Count, ContextLength, "as --max-model-len; captured graphs do not depend on a length"),
+    key("acl_graph_max_seq_len", Count, ContextLength,
+        "as --max-model-len; captured graphs do not depend on a length"),
     key("acl_graph_capture_stream", Switch, Always, "capturing always has a stream of its own"),
-    key("npu_graph_ex_enabled", Switch, Optimiser, "whether the program's operations are fused before it runs"),
-    key("npu_graph_ex_optimization_level", CountOrZero, OptimiserLevel, "0 none; 1 residual with norm; 2 also rotation with cache write"),
+    key("npu_graph_ex_enabled", Switch, Optimiser,
+        "whether the program's operations are fused before it runs"),
+    key("npu_graph_ex_optimization_level", CountOrZero, OptimiserLevel,
+        "0 none; 1 residual with norm; 2 also rotation with cache write"),
     key("torchair_enabled", Switch, Torchair, "true is npu_graph_ex_enabled true: torchair is gone"),
     key("torchair_mla_adaptation", Switch, Part(LatentAttention), "for models with latent attention (MLA)"),
     key("eplb_enabled", Switch, Part(Experts), "for models with experts"),

@@ -1,4 +1,5 @@
-//! Every key of the Ascend tables, of `--additional-config` and of `--compilation-config` takes effect or says why not.
+//! Every key of the Ascend tables, of `--additional-config` and of `--compilation-config` takes effect or
+//! says why not.
 
 use std::path::PathBuf;
 
