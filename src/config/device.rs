@@ -29,8 +29,8 @@ pub struct DeviceOptions {
     pub executor_isolation: Isolation,
 
     /// Seconds of silence of an executor in a child process, or without progress in a step, after which it is
-    /// replaced. Default: 1.5 with `--executor-isolation process`, else `--step-deadline`; for progress on
-    /// the CPU `--step-deadline` too, as a step there is one piece.
+    /// replaced. Default: 1.5 with `--executor-isolation process`; for progress in a step 30 on the CPU, and
+    /// `--step-deadline` on an NPU in the server's own process.
     #[arg(long, value_name = "SECONDS", value_parser = values::positive_seconds)]
     pub executor_timeout: Option<Duration>,
 

@@ -127,7 +127,9 @@ impl Launcher {
             next = match done {
                 Ok(()) => {
                     self.ledger.step_succeeded(self.clock.now());
-                    return Ok(Ran { launched: launched(choice, inputs), launch_micros });
+                    let host = self.device.host_time().map(|time| time.as_micros() as u64);
+                    let launched = self.launched(choice, inputs);
+                    return Ok(Ran { launched, launch_micros: host.unwrap_or(launch_micros) });
                 }
                 Err(DeviceError::Fault(fault)) => self.mend(choice, *fault, decode_only, outlet)?,
                 Err(DeviceError::NoGraph(key)) if choice.is_ok() => {
@@ -208,6 +210,16 @@ impl Launcher {
         })
     }
 
+    fn launched(&self, choice: Result<GraphKey, EagerReason>, inputs: &StepInputs) -> Launched {
+        match choice {
+            Ok(key) => {
+                let spare = key.rows.saturating_sub(inputs.rows() as u32);
+                Launched::Replayed { key, padded: if self.device.computes_padding() { spare } else { 0 } }
+            }
+            Err(reason) => Launched::Eager(reason),
+        }
+    }
+
     /// Everything is well again: says how long it took.
     pub(super) fn tell_recovered(&mut self, outlet: &dyn Outlet) {
         let now = self.clock.micros();
@@ -223,11 +235,4 @@ impl Launcher {
 /// The same step without a graph. What was to run eagerly anyway keeps its reason.
 fn eagerly(choice: Result<GraphKey, EagerReason>) -> Result<GraphKey, EagerReason> {
     Err(choice.err().unwrap_or(EagerReason::Fault))
-}
-
-fn launched(choice: Result<GraphKey, EagerReason>, inputs: &StepInputs) -> Launched {
-    match choice {
-        Ok(key) => Launched::Replayed { key, padded: key.rows.saturating_sub(inputs.rows() as u32) },
-        Err(reason) => Launched::Eager(reason),
-    }
 }

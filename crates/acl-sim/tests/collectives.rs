@@ -17,7 +17,7 @@ use acl_sim::hccl::collectives::*;
 use acl_sim::hccl::communicator::*;
 use acl_sim::hccl::root::{HcclGetRootInfo, ROOT_INFO_BYTES};
 use acl_sim::tensor::dtype::DType::{BF16, F32, I32};
-use support::{Bench, Dev, aclrtSynchronizeStream};
+use support::{Bench, Dev};
 
 fn at(dev: &Dev) -> *mut c_void {
     dev.view.data as *mut c_void
@@ -45,7 +45,7 @@ fn two(body: impl Fn(u32, Comm, &Bench) + Sync) {
 
 /// Every collective once; the numbers depend on the rank, so a mix-up shows.
 fn all_collectives(rank: u32, comm: Comm, bench: &Bench) {
-    let sync = || assert_eq!(unsafe { aclrtSynchronizeStream(bench.stream) }, 0);
+    let sync = || assert_eq!(bench.synchronise(), 0);
     let mine: Vec<f64> = (0..4).map(|i| f64::from(rank * 10 + i)).collect();
     let (send, recv) = (Dev::new(F32, &[4], &mine), Dev::zeros(F32, &[8]));
     assert_eq!(HcclAllReduce(at(&send), at(&recv), 4, 4, 0, comm, bench.stream), 0);
@@ -96,7 +96,7 @@ fn two_devices_of_one_process_exchange() {
         let half = Dev::new(BF16, &[1], &[1.0]);
         assert_eq!(HcclAllReduce(at(&half), at(&half), 1, 11, 1, comm, bench.stream), 0);
         assert_eq!(HcclAllReduce(at(&half), at(&half), 1, 99, 1, comm, bench.stream), 1);
-        assert_eq!(unsafe { aclrtSynchronizeStream(bench.stream) }, 0);
+        assert_eq!(bench.synchronise(), 0);
         assert_eq!(half.values(), [1.0]);
     });
 }
@@ -107,7 +107,7 @@ fn ranks_that_disagree_fail_at_the_synchronisation() {
         let data = Dev::zeros(F32, &[4]);
         let count = 2 + u64::from(rank);
         assert_eq!(HcclAllReduce(at(&data), at(&data), count, 4, 0, comm, bench.stream), 0);
-        assert_eq!(unsafe { aclrtSynchronizeStream(bench.stream) }, 507_049);
+        assert_eq!(bench.synchronise(), 507_049);
         let mut failure = 0;
         assert_eq!(HcclGetCommAsyncError(comm, &raw mut failure), 0);
         assert_eq!(failure, 21);
@@ -194,7 +194,7 @@ fn the_rank_that_waits() {
     let path = std::path::PathBuf::from(std::env::var_os("COLLECTIVES_ROOT").unwrap());
     let (bench, comm) = meet(&path, 1);
     assert_eq!(HcclBarrier(comm, bench.stream), 0);
-    assert_eq!(unsafe { aclrtSynchronizeStream(bench.stream) }, 507_048);
+    assert_eq!(bench.synchronise(), 507_048);
     let mut failure = 0;
     assert_eq!(HcclGetCommAsyncError(comm, &raw mut failure), 0);
     assert_eq!(failure, 9);

@@ -71,6 +71,11 @@ pub trait Device {
         None
     }
 
+    /// Whether a replay computes the rows that its graph has beyond the step's own.
+    fn computes_padding(&self) -> bool {
+        true
+    }
+
     /// Its link to the other ranks of its group, if it has any.
     fn collective(&mut self) -> Option<&mut dyn Collective> {
         None

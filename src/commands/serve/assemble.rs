@@ -35,9 +35,12 @@ const FRONT_THREADS_MAX: usize = 4;
 /// Which graphs are captured.
 pub(super) fn graph_options(config: &Config, target: Target) -> GraphOptions {
     let platform = &config.platform;
+    // A graph on the CPU computes no padding, so one of the largest size serves all.
+    let one_for_all = || vec![config.scheduling.max_num_seqs];
+    let sizes = platform.sizes.clone().or_else(|| (target == Target::Cpu).then(one_for_all));
     GraphOptions {
         mode: platform.mode_on(target),
-        sizes: platform.sizes.clone(),
+        sizes,
         max_size: platform.max_size,
         ..GraphOptions::default()
     }

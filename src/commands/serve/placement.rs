@@ -17,6 +17,9 @@ use crate::config::device::{EXECUTOR_TIMEOUT_DEFAULT, Isolation, Target};
 
 /// Where the program that is running can be started again, even when its file has been replaced.
 const RUNNING_PROGRAM: &str = "/proc/self/exe";
+/// The CPU shows progress between parts of a step. The longest part, one layer's attention over a long prompt, takes
+/// seconds on a small machine.
+const STALL_AFTER_CPU: Duration = Duration::from_secs(30);
 /// How long a step may take when nothing is said. The largest step of a large model on a slow CPU takes tens
 /// of seconds.
 const STEP_DEADLINE_CPU: Duration = Duration::from_secs(300);
@@ -44,16 +47,13 @@ pub(super) fn step_deadline(config: &Config, target: Target) -> Duration {
     })
 }
 
-/// How long a step may go without progress. A step on the CPU is one piece: it makes none before it ends.
+/// How long a step may go without progress.
 pub(super) fn stall_after(config: &Config, target: Target) -> Duration {
-    let deadline = step_deadline(config, target);
-    match (config.device.executor_isolation, target) {
-        (Isolation::Process, Target::Cpu) => deadline,
-        (Isolation::Process, Target::Ascend) => {
-            config.device.executor_timeout.unwrap_or(EXECUTOR_TIMEOUT_DEFAULT)
-        }
-        (Isolation::Thread, _) => config.device.executor_timeout.unwrap_or(deadline),
-    }
+    config.device.executor_timeout.unwrap_or(match (config.device.executor_isolation, target) {
+        (_, Target::Cpu) => STALL_AFTER_CPU,
+        (Isolation::Process, Target::Ascend) => EXECUTOR_TIMEOUT_DEFAULT,
+        (Isolation::Thread, Target::Ascend) => step_deadline(config, target),
+    })
 }
 
 fn program() -> Result<PathBuf> {

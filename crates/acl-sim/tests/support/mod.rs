@@ -38,6 +38,7 @@ impl Bench {
 
     pub fn on(device: i32) -> Self {
         let mut stream = null_mut();
+        // SAFETY: places for what is returned, and a null that means no configuration.
         unsafe {
             aclInit(null());
             assert_eq!(aclrtSetDevice(device), 0);
@@ -46,9 +47,16 @@ impl Bench {
         Self { stream }
     }
 
+    /// Waits for the stream.
+    pub fn synchronise(&self) -> i32 {
+        // SAFETY: the stream lives as long as the bench.
+        unsafe { aclrtSynchronizeStream(self.stream) }
+    }
+
     /// Runs a planned executor and waits for it.
     pub fn finish(&self, phase2: Phase2, size: u64, executor: *mut Handle<Executor>) -> Result<(), i32> {
         let mut workspace = null_mut();
+        // SAFETY: the executor was planned by the operator whose second phase this is; the workspace is as large as asked.
         unsafe {
             if size > 0 {
                 assert_eq!(aclrtMalloc(&raw mut workspace, size as usize, 0), 0);
@@ -92,8 +100,10 @@ impl Dev {
         assert_eq!(elements, values.len());
         let host = vec![0u8; dtype.bytes(elements).max(1)];
         let on_host = View::dense(host.as_ptr() as usize, dtype, &[elements as i64]).unwrap();
+        // SAFETY: the view lies over all of `host`.
         unsafe { lane::scatter(&on_host, values) };
         let mut pointer = null_mut();
+        // SAFETY: a place for the pointer, then a copy of as many bytes as both sides have.
         unsafe {
             assert_eq!(aclrtMalloc(&raw mut pointer, host.len(), 0), 0);
             assert_eq!(aclrtMemcpy(pointer, host.len(), host.as_ptr().cast(), host.len(), 1), 0);
@@ -122,11 +132,13 @@ impl Dev {
     /// All values.
     pub fn values(&self) -> Vec<f64> {
         let host = vec![0u8; self.view.dtype.bytes(self.elements).max(1)];
+        // SAFETY: both sides have as many bytes.
         unsafe {
             let source = self.view.data as *const c_void;
             assert_eq!(aclrtMemcpy(host.as_ptr().cast_mut().cast(), host.len(), source, host.len(), 2), 0);
         }
         let view = View::dense(host.as_ptr() as usize, self.view.dtype, &[self.elements as i64]).unwrap();
+        // SAFETY: the view lies over all of `host`.
         unsafe { lane::gather(&view) }
     }
 }

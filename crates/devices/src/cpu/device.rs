@@ -144,6 +144,10 @@ impl Device for CpuDevice {
         GraphCost { bytes: Division::bytes_of(shapes, self.team.threads(), key.rows as usize), streams: 0 }
     }
 
+    fn computes_padding(&self) -> bool {
+        false
+    }
+
     fn host_time(&self) -> Option<Duration> {
         Some(self.host_time)
     }

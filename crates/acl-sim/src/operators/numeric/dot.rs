@@ -41,6 +41,7 @@ impl Weight for f32 {
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
+    // SAFETY: the trait says what the caller promises: eight values behind the pointer, and the instructions.
     unsafe fn eight(pointer: *const Self) -> std::arch::x86_64::__m256 {
         // SAFETY: passed on.
         unsafe { std::arch::x86_64::_mm256_loadu_ps(pointer) }
@@ -54,6 +55,7 @@ impl Weight for Bf16 {
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
+    // SAFETY: the trait says what the caller promises: eight values behind the pointer, and the instructions.
     unsafe fn eight(pointer: *const Self) -> std::arch::x86_64::__m256 {
         use std::arch::x86_64::{
             _mm_loadu_si128, _mm256_castsi256_ps, _mm256_cvtepu16_epi32, _mm256_slli_epi32,
@@ -73,6 +75,7 @@ impl Weight for Half {
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
+    // SAFETY: the trait says what the caller promises: eight values behind the pointer, and the instructions.
     unsafe fn eight(pointer: *const Self) -> std::arch::x86_64::__m256 {
         use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps};
         // SAFETY: passed on.
