@@ -5,15 +5,17 @@ PORT ?= 8000
 MODEL ?=
 # More options for `make serve`, such as ARGS="--api-key secret".
 ARGS ?=
+# Rounds of `make bench-compare`.
+ROUNDS ?= 5
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help serve serve-sim test lint bench
+.PHONY: help serve serve-sim test lint bench bench-compare
 
 help: ## list the targets
 	@echo "Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 serve: ## build, fetch the demo model once, and serve it (PORT=8000)
 	cargo build --release --bin updraft
@@ -33,6 +35,7 @@ test: $(VENV)/.tests ## run every test: Rust, then end to end with the demo mode
 	scripts/fetch_demo_model.sh
 	scripts/ensure_prometheus.sh
 	cargo build --bin updraft
+	cargo build --package acl-sim
 	cargo test --workspace
 	$(PYTHON) -m pytest tests/python
 
@@ -43,8 +46,11 @@ lint: ## check formatting, clippy and the house rules
 
 bench: $(VENV)/.bench ## measure speed and memory beside other servers (see benches/README.md)
 	cargo build --release --bin updraft
-	scripts/fetch_demo_model.sh
-	$(PYTHON) benches/compare.py $(ARGS)
+	$(PYTHON) benches/compare --quick $(ARGS)
+
+bench-compare: $(VENV)/.bench ## every model and workload beside every peer that can be had: hours (ROUNDS=5)
+	cargo build --release --bin updraft
+	$(PYTHON) benches/compare --rounds $(ROUNDS) $(ARGS)
 
 $(VENV)/.tests: tests/python/requirements.txt
 	python3 -m venv $(VENV)

@@ -3,6 +3,7 @@
 //! Always holds: a failure ends in one message of one or two lines on standard error and a non-zero code,
 //! never in a backtrace.
 
+pub mod bench;
 pub mod chat;
 pub mod serve;
 
@@ -35,6 +36,8 @@ enum Command {
     Serve(Box<Config>),
     /// Talk to a running server from the terminal.
     Chat(chat::ChatOptions),
+    /// Measure what this machine can do at best.
+    Bench(bench::BenchOptions),
     /// Print the reference page of the configuration.
     #[command(hide = true)]
     ConfigReference,
@@ -44,6 +47,7 @@ const EXAMPLES: &str = "\
 Examples:
   updraft serve ~/models/Qwen3-0.6B        serve a model on port 8000
   updraft chat                             talk to it
+  updraft bench machine                    read bandwidth and peak arithmetic of this machine
   updraft serve --help                     every option";
 
 /// Runs the command line (its first item is the program's name).
@@ -63,6 +67,7 @@ pub fn run(line: Vec<String>) -> ExitCode {
         Cli::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
     match parsed.map(|cli| cli.command) {
         Ok(Command::Chat(options)) => finish(chat::run(&options)),
+        Ok(Command::Bench(options)) => finish(bench::run(&options)),
         Ok(Command::ConfigReference) => {
             finish(std::io::stdout().write_all(reference::page().as_bytes()).map_err(anyhow::Error::from))
         }

@@ -100,7 +100,7 @@ fn check_model(name: &str) {
         ordinal: 0,
         compute: Compute::Bf16,
         blocks: Blocks(4),
-        block_size: Tokens(16),
+        block_size: Tokens(128),
         max_rows: 16,
         max_logit_rows: 16,
         max_sequences: 4,

@@ -20,7 +20,7 @@ use updraft_core::scheduler::SchedulerConfig;
 use updraft_core::{Epoch, SequenceId, Tokens};
 
 use crate::bus::{Bus, RequestRecord};
-use crate::executor::{DrillSwitch, ExecutorParts, GraphSetup, Placement, Seat};
+use crate::executor::{DrillSwitch, ExecutorParts, GraphSetup, Placement, Seats};
 use crate::front::FrontPool;
 use crate::gate::{Gate, Load};
 use crate::generation::{
@@ -45,6 +45,10 @@ const RENDER_WAIT_MAX: Duration = Duration::from_secs(5);
 /// strikes.
 const EVENTS_BESIDE_TOKENS: usize = 64;
 
+/// How long a device may take to be opened when there is no reason for another time. Weights are loaded
+/// meanwhile, which takes minutes from a slow disk and shows no progress.
+pub const OPEN_DEADLINE_DEFAULT: Duration = Duration::from_secs(300);
+
 /// What an engine is made of.
 pub struct EngineOptions {
     /// Where the device is driven, and how it is made: at the start and after every loss of it.
@@ -57,6 +61,9 @@ pub struct EngineOptions {
     pub verify_replay: u32,
     /// How long a step may take before the device is asked whether it is still at it.
     pub step_deadline: Duration,
+    /// A device that is not open after this long counts as hung; [`OPEN_DEADLINE_DEFAULT`] unless there is a
+    /// reason.
+    pub open_deadline: Duration,
     /// How often which remedy is tried on a faulty device.
     pub recovery: RecoveryPolicy,
     /// Name in the `model_name` label.
@@ -120,7 +127,7 @@ impl Engine {
         }
         let max_running = options.scheduler.max_sequences;
         let setup = |error: &dyn std::fmt::Display| StartError::Setup(error.to_string());
-        let board = Arc::new(StatusBoard::new(options.stall_after));
+        let board = Arc::new(StatusBoard::new(options.stall_after, options.open_deadline));
         let bus = Arc::new(Bus::default());
         let drills = DrillSwitch::default();
         let recorder =
@@ -160,7 +167,7 @@ impl Engine {
                 board: Arc::clone(&board),
                 bus: Arc::clone(&bus),
                 desk: graphs_seen,
-                seat: Seat::default(),
+                seats: Seats::default(),
             },
             graphs: GraphsArgs {
                 setup: graphs,
@@ -334,9 +341,17 @@ impl Engine {
         self.inner.board.begin_drain();
     }
 
-    /// Waits until every actor has ended because the restart budget is used up.
+    /// Waits until every actor has ended because the restart budget is used up, or because no device could be
+    /// opened in the first place ([`Engine::failed_to_open`] says which).
     pub async fn exhausted(&self) {
         self.inner.exhausted.notified().await;
+    }
+
+    /// Why no device could ever be opened, in a sentence, if that is what ended the engine: its configuration
+    /// or the installation is at fault.
+    #[must_use]
+    pub fn failed_to_open(&self) -> Option<Arc<str>> {
+        self.inner.board.why_failed_to_open()
     }
 
     /// Stops all actors in order and waits for them.

@@ -15,6 +15,7 @@ mod placement;
 mod process;
 mod relay;
 mod report;
+mod seat;
 mod sequence;
 mod thread;
 
@@ -31,13 +32,13 @@ pub(crate) use logs::fault as log_fault;
 pub use placement::{DeviceFactory, Placement};
 pub use process::child as executor_child;
 pub use process::{ChildSpec, CodecError, SILENT_AFTER};
-pub(crate) use report::{LifeEnd, Order, Trouble};
+pub(crate) use report::{LifeEnd, Order, Trouble, Unsaid};
+pub(crate) use seat::Seats;
 
 use crate::bus::Bus;
 use crate::scheduler::SchedulerMsg;
 use crate::supervisor::{EngineMsg, Life, Mailbox, StatusBoard};
 use placement::Hands;
-pub(crate) use process::Seat;
 use relay::{GraphsDesk, Relay};
 use report::Setup;
 
@@ -66,7 +67,7 @@ pub(crate) struct ExecutorParts {
     pub board: Arc<StatusBoard>,
     pub bus: Arc<Bus>,
     pub desk: GraphsDesk,
-    pub seat: Seat,
+    pub seats: Seats,
 }
 
 /// What one life of the executor needs.
@@ -110,7 +111,7 @@ impl Actor for ExecutorActor {
         let board = Arc::clone(&parts.board);
         let figures = (Arc::clone(&board), parts.bus);
         let relay = Arc::new(Relay::new(args.life, figures, args.supervisor, myself, parts.desk));
-        let hands = Hands::start(parts.placement, parts.seat, setup, parts.drills, &relay)?;
+        let hands = Hands::start(parts.placement, parts.seats, setup, parts.drills, &relay)?;
         Ok(ExecutorState { hands, relay, board })
     }
 

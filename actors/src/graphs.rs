@@ -123,7 +123,7 @@ impl GraphsState {
         plan_table::print(&plan);
         self.life = self.life.next();
         self.there = inventory.ready.iter().map(|graph| (graph.key, *graph)).collect();
-        self.failed = inventory.failed.iter().copied().collect();
+        self.failed = inventory.failed.iter().map(|graph| (graph.key, graph.class)).collect();
         self.executor = Some(executor);
         for key in self.there.keys().filter(|key| !plan.wanted().contains(key)) {
             self.order(Order::Forget(*key));

@@ -19,7 +19,7 @@ mod intake;
 mod kv_blocks;
 mod scheduler;
 
-pub use engine::{Engine, EngineOptions, StartError};
+pub use engine::{Engine, EngineOptions, OPEN_DEADLINE_DEFAULT, StartError};
 pub use executor::{
     ChildSpec, CodecError, DeviceFactory, Drill, DrillSwitch, Placement, SILENT_AFTER, executor_child,
 };

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Setup, collect, expected, metric, start, submission, twins, wait_until};
+use common::{Setup, collect, expected, metric, start, submission, twins, wait_until, wait_until_exhausted};
+use updraft_actors::bus::FaultRecord;
 use updraft_actors::{
     ChildSpec, Engine, EnginePhase, GenerationEvent, Placement, SILENT_AFTER, executor_child,
 };
@@ -38,6 +39,9 @@ fn child() {
     match trouble.as_str() {
         "hang" if is_first() => {
             faults.arm(Moment::Replay, 20, 1, TwinTrouble::Hang(Duration::from_secs(600)));
+        }
+        "open" if is_first() => {
+            faults.arm(Moment::Open, 0, 1, TwinTrouble::Hang(Duration::from_secs(600)));
         }
         "crash" if is_first() => {
             let fault = TwinFault { code: 7, class: RecoveryClass::Process };
@@ -218,7 +222,7 @@ async fn a_fault_that_takes_a_new_process_gets_one_and_is_on_record() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_is_no_executor_ends_out_of_service() {
+async fn a_program_that_is_no_executor_ends_the_engine_and_says_why() {
     let spec = ChildSpec {
         program: "/bin/false".into(),
         arguments: Vec::new(),
@@ -227,9 +231,66 @@ async fn a_program_that_is_no_executor_ends_out_of_service() {
     };
     let placement = Placement::Process(spec);
     let engine = start(&Setup { placement: Some(placement), ..Setup::default() }).await;
-    wait_until("it is given up", async || engine.status().phase == EnginePhase::Retired).await;
-    assert!(engine.status().reason.contains("ended with code 1"), "{}", engine.status().reason);
+    wait_until_exhausted(&engine).await;
+    let reason = engine.failed_to_open().expect("it says why");
+    assert!(reason.contains("ended with code 1"), "{reason}");
+    assert_eq!(engine.status().phase, EnginePhase::Failed);
     engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_hangs_while_it_opens_its_device_is_replaced() {
+    let folder = Folder::new("open");
+    let placement = children("opening", "open", Some(&folder.0.join("once")));
+    let engine = start(&Setup { open_deadline: Duration::from_secs(1), ..setup(placement) }).await;
+    drill(&engine, async || {}).await;
+    assert_eq!(metric(&engine, "updraft_faults_total{class=\"hang\"}").await, 1.0);
+    engine.stop().await;
+}
+
+/// Ends the idle child several times in a row, and says what the engine was told of it last.
+async fn lose_children(name: &str, which: &str) -> (Engine, String) {
+    let Placement::Process(spec) = children(name, "none", None) else { panic!("it is a process") };
+    let placement = Placement::Process(ChildSpec { silent_after: Duration::from_millis(600), ..spec });
+    let engine = start(&setup(placement)).await;
+    let records = engine.bus().faults.subscribe();
+    let mut before = 0;
+    for _ in 0..4 {
+        let mut child = 0;
+        wait_until("there is another child, and it is open", async || {
+            child = find(name).first().copied().unwrap_or(before);
+            child != before && engine.status().ready
+        })
+        .await;
+        before = child;
+        signal(child, which);
+        wait_until("it is gone", async || !find(name).contains(&child)).await;
+    }
+    wait_until("the next one is open", async || {
+        engine.status().ready && find(name).iter().any(|child| *child != before)
+    })
+    .await;
+    let told = records.drain().filter_map(|record| match record {
+        FaultRecord::Lost(lost) => Some(lost.detail),
+        _ => None,
+    });
+    let last = told.last().expect("losses are on record");
+    (engine, last)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn children_that_are_ended_again_and_again_cost_the_only_device_nothing() {
+    for (name, which, why) in [
+        ("stops", "-STOP", "said nothing for"),
+        ("kills", "-KILL", "signal 9"),
+        ("aborts", "-ABRT", "signal 6"),
+    ] {
+        let (engine, told) = lose_children(name, which).await;
+        assert!(told.contains(why), "{told}");
+        drill(&engine, async || {}).await;
+        assert_eq!(metric(&engine, "updraft_devices_retired_total").await, 0.0, "{name}");
+        engine.stop().await;
+    }
 }
 
 /// A folder of this test alone, gone when the test is.

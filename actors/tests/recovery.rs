@@ -222,16 +222,6 @@ async fn without_a_spare_the_engine_goes_out_of_service_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_device_that_cannot_be_used_here_is_not_tried_again() {
-    let faults = TwinFaults::default();
-    faults.arm(Moment::Open, 0, 1, trouble(RecoveryClass::Environment));
-    let engine = start(&Setup { ordinals: vec![7], ..setup(&faults, GraphMode::None) }).await;
-    wait_until("it is out of service", async || engine.status().phase == EnginePhase::Retired).await;
-    assert!(engine.status().reason.contains("twin:7"), "{}", engine.status().reason);
-    engine.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_canary_finds_a_graph_that_computes_something_else() {
     let faults = TwinFaults::default();
     faults.arm(Moment::Replay, 7, 1, TwinTrouble::WrongResult);

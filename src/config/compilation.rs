@@ -44,7 +44,7 @@ pub const KEYS: &[Key] = &[
     key("pass_config.fuse_gemm_comms", Switch, Never, ONE_DEVICE),
     key("pass_config.fuse_allreduce_rms", Switch, Never, ONE_DEVICE),
     key("pass_config.fi_allreduce_fusion_max_size_mb", Number, Never, ONE_DEVICE),
-    key("cudagraph_num_of_warmups", CountOrZero, Never, "a graph is warmed up once before it is captured"),
+    key("cudagraph_num_of_warmups", CountOrZero, Never, "every call of a graph is planned before it is captured, so that nothing is left to warm up"),
     key("cudagraph_copy_inputs", Switch, Effect::Always,
         "inputs are always copied to the addresses a graph knows"),
     key("cudagraph_specialize_lora", Switch, Never, NO_LORA),

@@ -34,7 +34,8 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "SECONDS", value_parser = values::positive_seconds)]
     pub executor_timeout: Option<Duration>,
 
-    /// Seconds that the device may take for one step. Default: 300 on the CPU, 60 on an NPU.
+    /// Seconds that the device may take for one step. Default: 300 on the CPU, 10 on an NPU. A step
+    /// that is late is waited for twice before it is given up and run again on new streams.
     #[arg(long, value_name = "SECONDS", value_parser = values::positive_seconds)]
     pub step_deadline: Option<Duration>,
 

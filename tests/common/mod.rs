@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use updraft_actors::{Engine, EngineOptions, Generation, GenerationEvent, Placement, Submission};
+use updraft_actors::{
+    Engine, EngineOptions, Generation, GenerationEvent, OPEN_DEADLINE_DEFAULT, Placement, Submission,
+};
 use updraft_core::admission::Limits;
 use updraft_core::graphs::{GraphMode, GraphOptions};
 use updraft_core::kv::KvConfig;
@@ -85,6 +87,7 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
         graphs: GraphOptions { mode: setup.graphs, ..GraphOptions::default() },
         verify_replay: 0,
         step_deadline: Duration::from_secs(60),
+        open_deadline: OPEN_DEADLINE_DEFAULT,
         recovery: RecoveryPolicy::default(),
         model_name: "fixture".to_owned(),
         scheduler: SchedulerConfig {

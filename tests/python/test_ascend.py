@@ -5,6 +5,7 @@ UPDRAFT_DRILL_RUNS says how often each drill is repeated (default 1); the drills
 
 import concurrent.futures
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -130,10 +131,61 @@ def test_every_graph_mode_gives_the_tokens_of_eager_steps(ascend, undisturbed, m
         assert "ACL graph captured" in server.log() and "NPUGraph replay" in server.log()
 
 
+DENSE = ["llama-untied-sharded", "llama3-rope-tied", "mistral-swa", "qwen2-bias", "qwen3-bf16", "gemma3-text"]
+# What the fixtures say about computing in bfloat16: a step may choose otherwise when the two best logits are nearer to
+# each other than this many times the error of the whole model.
+GAP_FACTOR = 4
+
+
+@pytest.mark.parametrize("graphs", ["--enforce-eager", "--no-enforce-eager"])
+@pytest.mark.parametrize("name", DENSE)
+def test_fixtures_are_continued_as_their_reference_says(ascend, name, graphs):
+    folder = ROOT / "tests/fixtures/models" / name
+    expected = json.loads((folder / "expected.json").read_text())
+    error = expected["numerics"]["whole_model_in_bf16_vs_f32"]["rms"]
+    server = ascend(graphs, model=folder)
+    compared = 0
+    for case in expected["cases"]:
+        gaps = case["greedy_gaps"]
+        sure = next((at for at, gap in enumerate(gaps) if gap < GAP_FACTOR * error), len(gaps))
+        body = {"model": "m", "prompt": case["prompt_ids"], "max_tokens": len(gaps), "ignore_eos": True}
+        body |= {"temperature": 0, "repetition_penalty": 1, "return_token_ids": True}
+        response = httpx.post(server.url + "/v1/completions", json=body, timeout=120, trust_env=False)
+        assert response.status_code == 200, response.text
+        tokens = response.json()["choices"][0]["token_ids"]
+        assert tokens[:sure] == case["greedy_ids"][:sure], f"{name}, {case['name']}"
+        compared += sure
+    assert compared >= 10, f"only {compared} tokens could be compared"
+
+
+def test_the_demo_model_says_what_it_says_on_the_cpu(ascend, model):
+    question = "The three largest cities of France are"
+    body = {"model": "m", "prompt": question, "max_tokens": 24, "temperature": 0, "logprobs": 2}
+
+    def ask(server):
+        response = httpx.post(server.url + "/v1/completions", json=body, timeout=300, trust_env=False)
+        assert response.status_code == 200, response.text
+        return response.json()["choices"][0]["logprobs"]
+
+    room = ["--max-model-len", "512", "--step-deadline", "60"]
+    reference = ask(ascend("--device", "cpu", "--dtype", "float32", *room, model=model))
+    # Log-probabilities of the two best tokens nearer than this may change places in bfloat16.
+    gaps = [max(step.values()) - sorted(step.values())[-2] for step in reference["top_logprobs"]]
+    sure = next((at for at, gap in enumerate(gaps) if gap < 0.35), len(gaps))
+    assert sure >= 3, gaps
+    answers = [
+        ask(ascend("--compilation-config", f'{{"cudagraph_mode": "{mode}"}}', *room, model=model))["tokens"]
+        for mode in MODES
+    ]
+    assert all(tokens == answers[0] for tokens in answers), answers
+    assert answers[0][:sure] == reference["tokens"][:sure]
+
+
 # Each class with one of its codes. The classes and what they lead to: `crates/core/src/recovery.rs`.
 CODES = {
     "memory": 207001,
     "retry": 507002,
+    "wait_more": 507047,
     "graph": 507009,
     "graph_dead": 507011,
     "stream": 507015,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use updraft_core::graphs::Histogram;
-use updraft_core::recovery::{Action, Moment};
+use updraft_core::recovery::{Action, Moment, RecoveryClass};
 use updraft_core::sampling::{Scratch, token_logprobs};
 use updraft_core::step::{Phase, SequenceOutput, StepInputs, StepPlan, StepResult};
 use updraft_core::{Epoch, Tokens};
@@ -17,10 +17,11 @@ use super::report::{Clock, DeviceEvent, DeviceReport, LifeEnd, Order};
 use super::thread::Job;
 use crate::supervisor::Doing;
 
-/// Opens the device and works until there are no more orders.
-pub(super) fn drive(job: &Job, orders: &flume::Receiver<Order>) -> Outcome<()> {
+/// Opens the device and works until there are no more orders. `crowded`: the thread of an earlier life may
+/// still hold the device.
+pub(super) fn drive(job: &Job, orders: &flume::Receiver<Order>, crowded: bool) -> Outcome<()> {
     let started = Instant::now();
-    let mut driver = Driver::open(job)?;
+    let mut driver = Driver::open(job, crowded)?;
     let properties = driver.launcher.device.properties();
     job.outlet.deliver(DeviceEvent::Up(Box::new(DeviceReport {
         name: properties.name.clone(),
@@ -49,17 +50,22 @@ struct Driver {
 }
 
 impl Driver {
-    fn open(job: &Job) -> Outcome<Self> {
+    fn open(job: &Job, crowded: bool) -> Outcome<Self> {
         let setup = &job.setup;
         let clock = Clock::new(setup.now);
         let mut ledger = setup.ledger.clone();
+        job.life.begin(Doing::Opening);
         let device = match (job.factory)(setup.ordinal) {
             Ok(device) => device,
+            // Two lives do not fit, which says nothing about the device.
+            Err(DeviceError::Fault(fault)) if crowded && fault.class == RecoveryClass::Memory => {
+                return Err(LifeEnd::at_open_beside(*fault, ledger));
+            }
             Err(DeviceError::Fault(fault)) => {
                 let action = ledger.decide(clock.now(), &fault, Moment::Open).max(Action::RebuildGroup);
                 return Err(LifeEnd::at_open(*fault, action, ledger));
             }
-            Err(error) => return Err(Box::new(LifeEnd::of(error.to_string(), false))),
+            Err(error) => return Err(Box::new(LifeEnd::not_made(error.to_string()))),
         };
         ledger.began_life(clock.now());
         job.life.watch(device.progress());

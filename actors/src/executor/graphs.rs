@@ -40,7 +40,16 @@ pub(crate) struct Inventory {
     /// What has been captured.
     pub ready: Vec<CapturedGraph>,
     /// What could not be.
-    pub failed: Vec<(GraphKey, RecoveryClass)>,
+    pub failed: Vec<FailedGraph>,
+}
+
+/// A graph that could not be captured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FailedGraph {
+    pub key: GraphKey,
+    pub class: RecoveryClass,
+    /// A sentence for people.
+    pub detail: String,
 }
 
 impl Inventory {
@@ -86,6 +95,12 @@ pub(super) fn dispatcher(plan: &GraphPlan) -> Dispatcher {
     dispatcher
 }
 
+impl From<FailedGraph> for GraphRecord {
+    fn from(FailedGraph { key, class, detail }: FailedGraph) -> Self {
+        Self::CaptureFailed { key, class, detail }
+    }
+}
+
 impl Launcher {
     /// Captures what is needed before anything is served, except what has killed the device before.
     pub(super) fn capture_first(
@@ -95,7 +110,8 @@ impl Launcher {
         outlet: &dyn Outlet,
     ) -> Result<(), Box<LifeEnd>> {
         for key in deadly {
-            self.note_failed(*key, RecoveryClass::Unsupported);
+            let detail = "its capture ended an earlier life of this device".to_owned();
+            self.note_failed(FailedGraph { key: *key, class: RecoveryClass::Unsupported, detail });
         }
         for key in plan.first().iter().filter(|key| !deadly.contains(key)) {
             outlet.deliver(DeviceEvent::Capturing(*key));
@@ -116,21 +132,22 @@ impl Launcher {
                 let micros = started.elapsed().as_micros() as u64;
                 let captured = CapturedGraph { key, cost, nodes: graph.nodes, micros };
                 self.inventory.ready.retain(|known| known.key != key);
-                self.inventory.failed.retain(|(known, _)| *known != key);
+                self.inventory.failed.retain(|known| known.key != key);
                 self.inventory.ready.push(captured);
                 GraphRecord::Captured(captured)
             }
             Err(DeviceError::Fault(fault)) => {
-                let record =
-                    GraphRecord::CaptureFailed { key, class: fault.class, detail: fault.to_string() };
+                let failed = FailedGraph { key, class: fault.class, detail: fault.to_string() };
                 self.capture_failed(key, *fault, outlet)?;
-                record
+                self.note_failed(failed.clone());
+                failed.into()
             }
             // It does not know such graphs: no fault, and no use in asking again.
             Err(error) => {
-                let class = RecoveryClass::Unsupported;
-                self.note_failed(key, class);
-                GraphRecord::CaptureFailed { key, class, detail: error.to_string() }
+                let (class, detail) = (RecoveryClass::Unsupported, error.to_string());
+                let failed = FailedGraph { key, class, detail };
+                self.note_failed(failed.clone());
+                failed.into()
             }
         };
         if let Some(outlet) = outlet {
@@ -146,7 +163,6 @@ impl Launcher {
         fault: DeviceFault,
         outlet: Option<&dyn Outlet>,
     ) -> Result<(), Box<LifeEnd>> {
-        let class = fault.class;
         match self.decide(fault, Moment::Capture, |action| match action {
             // A capture is never tried again on the spot: its bucket waits, and steps run eagerly.
             Action::RetryInPlace | Action::WaitMore => Action::DropGraph,
@@ -157,15 +173,14 @@ impl Launcher {
             }
             _ => self.device.stream().forget(key),
         }
-        self.note_failed(key, class);
         Ok(())
     }
 
-    fn note_failed(&mut self, key: GraphKey, class: RecoveryClass) {
-        self.dispatcher.failed(key);
-        self.inventory.ready.retain(|known| known.key != key);
-        self.inventory.failed.retain(|(known, _)| *known != key);
-        self.inventory.failed.push((key, class));
+    fn note_failed(&mut self, failed: FailedGraph) {
+        self.dispatcher.failed(failed.key);
+        self.inventory.ready.retain(|known| known.key != failed.key);
+        self.inventory.failed.retain(|known| known.key != failed.key);
+        self.inventory.failed.push(failed);
     }
 
     /// Drops a graph that nobody wants any more.

@@ -123,7 +123,11 @@ impl Launcher {
                 launch_micros = started.elapsed().as_micros() as u64;
                 handed_over
             };
+            let is_running = handed_over.is_ok();
+            let waiting = Instant::now();
             let done = handed_over.and_then(|()| self.device.stream().synchronize(self.deadline));
+            // Only our own deadline leaves a step running. Any other fault has ended it, whatever its class.
+            let is_running = is_running && waiting.elapsed() >= self.deadline;
             next = match done {
                 Ok(()) => {
                     self.ledger.step_succeeded(self.clock.now());
@@ -131,7 +135,10 @@ impl Launcher {
                     let launched = self.launched(choice, inputs);
                     return Ok(Ran { launched, launch_micros: host.unwrap_or(launch_micros) });
                 }
-                Err(DeviceError::Fault(fault)) => self.mend(choice, *fault, decode_only, outlet)?,
+                Err(DeviceError::Fault(fault)) => match self.mend(choice, *fault, decode_only, outlet)? {
+                    Next::Wait(choice) if !is_running => self.again(choice),
+                    next => next,
+                },
                 Err(DeviceError::NoGraph(key)) if choice.is_ok() => {
                     self.retire(key, RetireReason::Fault, outlet);
                     Next::Launch(Err(EagerReason::Fault))
@@ -167,11 +174,14 @@ impl Launcher {
                 self.rebuild_streams(Some(outlet))?;
                 Ok(Next::Launch(eagerly(choice)))
             }
-            _ => {
-                std::thread::sleep(Duration::from_millis(self.ledger.pause().0));
-                Ok(Next::Launch(choice))
-            }
+            _ => Ok(self.again(choice)),
         }
+    }
+
+    /// The step is run again as it is, after a pause.
+    fn again(&self, choice: Result<GraphKey, EagerReason>) -> Next {
+        std::thread::sleep(Duration::from_millis(self.ledger.pause().0));
+        Next::Launch(choice)
     }
 
     /// Asks the ledger, notes the fault, and ends the life when it takes more than can be done in place.

@@ -1,5 +1,7 @@
 //! The log lines of a device's life: one a fault, one a change of a graph.
 
+use updraft_core::recovery::RecoveryClass;
+
 use super::report::DeviceReport;
 use crate::bus::{CapturedGraph, DeviceFaultRecord, GraphRecord};
 
@@ -51,6 +53,7 @@ pub(super) fn graph(graph_name: &str, record: &GraphRecord) {
             graph = %key,
             class = class.as_str(),
             detail,
+            help = capture_help(*class),
             "{graph_name} not captured; its steps run eagerly"
         ),
         GraphRecord::FirstReplay { key } => {
@@ -74,5 +77,17 @@ pub(super) fn graph(graph_name: &str, record: &GraphRecord) {
         GraphRecord::AllVoid => {
             tracing::warn!(parent: None, "new streams: every {graph_name} is void, to be captured again");
         }
+    }
+}
+
+/// What may let a capture succeed that failed.
+fn capture_help(class: RecoveryClass) -> &'static str {
+    match class {
+        RecoveryClass::Memory => "leave the device more memory, or capture fewer sizes",
+        RecoveryClass::Unsupported | RecoveryClass::Environment => {
+            "this device or its software cannot: update its software, or choose another graph mode"
+        }
+        RecoveryClass::Call => "the device's library refuses what was recorded: choose another graph mode",
+        _ => "none needed if it passes: it is tried again later",
     }
 }

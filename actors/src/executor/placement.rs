@@ -5,9 +5,10 @@ use std::sync::Arc;
 use updraft_devices::{Device, DeviceError};
 
 use super::DrillSwitch;
-use super::process::{ChildProcess, ChildSpec, Seat};
+use super::process::{ChildProcess, ChildSpec};
 use super::relay::Relay;
 use super::report::{Order, Setup};
+use super::seat::Seats;
 use super::thread::{DeviceThread, Job, ThreadError};
 
 /// Makes the device with this number, for a new executor life. Called on the device thread, which owns the
@@ -49,7 +50,7 @@ pub(super) enum Hands {
 impl Hands {
     pub(super) fn start(
         placement: Placement,
-        seat: Seat,
+        seats: Seats,
         setup: Setup,
         drills: DrillSwitch,
         relay: &Arc<Relay>,
@@ -57,11 +58,12 @@ impl Hands {
         match placement {
             Placement::Thread(factory) => {
                 let life = Arc::clone(&relay.life);
+                let seated = seats.sit(setup.ordinal);
                 let job = Job { setup, factory, life, drills, outlet: Arc::clone(relay) as _ };
-                Ok(Self::Thread(DeviceThread::start(job)?))
+                Ok(Self::Thread(DeviceThread::start(job, seated)?))
             }
             Placement::Process(spec) => {
-                Ok(Self::Process(ChildProcess::start(spec, seat, setup, Arc::clone(relay))?))
+                Ok(Self::Process(ChildProcess::start(spec, seats, setup, Arc::clone(relay))?))
             }
         }
     }

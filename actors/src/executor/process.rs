@@ -8,9 +8,7 @@ pub mod child;
 mod codec;
 mod frame;
 mod parent;
-mod seat;
 
 pub use codec::CodecError;
 pub(super) use parent::ChildProcess;
 pub use parent::{ChildSpec, SILENT_AFTER};
-pub(crate) use seat::Seat;

@@ -99,9 +99,8 @@ impl Outlet for Relay {
                     logs::graph(&report.graph_name, &record);
                     self.bus.graphs.publish(&record);
                 }
-                for (key, class) in &report.inventory.failed {
-                    let record =
-                        GraphRecord::CaptureFailed { key: *key, class: *class, detail: String::new() };
+                for failed in &report.inventory.failed {
+                    let record = GraphRecord::from(failed.clone());
                     logs::graph(&report.graph_name, &record);
                     self.bus.graphs.publish(&record);
                 }

@@ -89,14 +89,24 @@ pub(crate) struct LifeEnd {
     pub action: Action,
     /// Whether the sequences of the running step are suspected.
     pub blames_sequences: bool,
-    /// Whether it was silence, not a word, that ended it.
-    pub silent: bool,
-    /// What this means for the device, when it could not say so itself.
-    pub unsaid: Option<RecoveryClass>,
+    /// How it ended, when the device could not say so itself.
+    pub unsaid: Option<Unsaid>,
+    /// Whether the configuration or the installation is at fault, if no life has ever come up: then another
+    /// one would end the same way, on any device.
+    pub hopeless: bool,
     /// What the life has been through; absent when that was lost with it.
     pub ledger: Option<Ledger>,
     /// Faults that nobody has recovered from yet.
     pub troubles: Vec<Trouble>,
+}
+
+/// How a life ended without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Unsaid {
+    /// Its process ended by its own doing.
+    Crash,
+    /// Nothing was heard of it any more, or nothing moved.
+    Silence,
 }
 
 /// A fault that is not mended yet.
@@ -119,8 +129,8 @@ impl LifeEnd {
             detail,
             action: Action::RebuildGroup,
             blames_sequences,
-            silent: false,
             unsaid: None,
+            hopeless: false,
             ledger: None,
             troubles: Vec::new(),
         }
@@ -129,19 +139,44 @@ impl LifeEnd {
     /// A life that did not come to anything: the device cannot be opened.
     pub(super) fn at_open(fault: DeviceFault, action: Action, ledger: Ledger) -> Box<Self> {
         let detail = fault.to_string();
+        let hopeless = matches!(
+            fault.class,
+            RecoveryClass::Environment
+                | RecoveryClass::Unsupported
+                | RecoveryClass::Memory
+                | RecoveryClass::Call
+        );
         let trouble = Trouble { fault, moment: Moment::Open, action, age_micros: 0 };
-        Box::new(Self { action, ledger: Some(ledger), troubles: vec![trouble], ..Self::of(detail, false) })
+        let (ledger, troubles) = (Some(ledger), vec![trouble]);
+        Box::new(Self { action, hopeless, ledger, troubles, ..Self::of(detail, false) })
     }
 
-    /// A life that ended because nothing was heard of it any more.
-    pub(crate) fn silent(detail: String) -> Self {
-        Self { silent: true, unsaid: Some(RecoveryClass::Process), ..Self::of(detail, false) }
+    /// The same, and it is the thread of the life before that is in the way.
+    pub(super) fn at_open_beside(fault: DeviceFault, ledger: Ledger) -> Box<Self> {
+        let end = Self::at_open(fault, Action::RebuildGroup, ledger);
+        let detail = format!(
+            "{}; the thread of the life before still holds the device \
+             (--executor-isolation process would end it)",
+            end.detail
+        );
+        Box::new(Self { detail, hopeless: false, ..*end })
     }
 
-    /// A life whose process is gone without a word. One that crashed is held against the device and against
-    /// the sequences it was computing; one that was killed from outside against nobody.
+    /// A life that never began: there is no device, and for a reason that lies in what was asked for.
+    pub(super) fn not_made(detail: String) -> Self {
+        Self { hopeless: true, ..Self::of(detail, false) }
+    }
+
+    /// A life that ended because nothing was heard of it any more, or nothing moved. Nobody knows why, so it
+    /// is never held against the device.
+    pub(crate) fn silent(detail: String, computing: bool) -> Self {
+        Self { unsaid: Some(Unsaid::Silence), ..Self::of(detail, computing) }
+    }
+
+    /// A life whose process is gone without a word. One that crashed is held against the sequences it was
+    /// computing, and may be against the device; one that was killed from outside against nobody.
     pub(super) fn of_process(detail: String, crashed: bool, computing: bool) -> Self {
-        let unsaid = crashed.then_some(RecoveryClass::Process);
+        let unsaid = crashed.then_some(Unsaid::Crash);
         Self { unsaid, action: Action::RestartProcess, ..Self::of(detail, crashed && computing) }
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::driver;
 use super::report::{DeviceEvent, LifeEnd, Order, Setup};
+use super::seat::Seated;
 use super::{DeviceFactory, DrillSwitch};
 use crate::supervisor::Life;
 
@@ -51,12 +52,15 @@ pub(crate) enum ThreadError {
 }
 
 impl DeviceThread {
-    pub(super) fn start(job: Job) -> Result<Self, ThreadError> {
+    pub(super) fn start(job: Job, seated: Seated) -> Result<Self, ThreadError> {
         let (orders, waiting) = flume::bounded(QUEUE_MAX);
         let (alive, ended) = flume::bounded(1);
         let name = format!("device-{}", job.setup.ordinal);
         std::thread::Builder::new().name(name).spawn(move || {
-            if let Err(end) = run(&job, &waiting) {
+            let ended = run(&job, &waiting, seated.is_crowded());
+            // The device is closed: the next life may begin before it is told of the end of this one.
+            drop(seated);
+            if let Err(end) = ended {
                 job.outlet.deliver(DeviceEvent::Lost(end));
             }
             drop(alive);
@@ -84,8 +88,8 @@ pub(super) fn submit(queue: &flume::Sender<Order>, order: Order) -> Result<(), T
     })
 }
 
-fn run(job: &Job, orders: &flume::Receiver<Order>) -> Result<(), Box<LifeEnd>> {
-    match catch_unwind(AssertUnwindSafe(|| driver::drive(job, orders))) {
+fn run(job: &Job, orders: &flume::Receiver<Order>, crowded: bool) -> Result<(), Box<LifeEnd>> {
+    match catch_unwind(AssertUnwindSafe(|| driver::drive(job, orders, crowded))) {
         Ok(outcome) => outcome,
         Err(panic) => Err(Box::new(LifeEnd::of(panic_text(panic.as_ref()), job.life.is_computing()))),
     }

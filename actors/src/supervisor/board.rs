@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use super::life::Life;
+use super::life::{Doing, Life};
 use super::mailboxes::Mailboxes;
 
 /// What a device does for itself (a capture, which it may spend in its own compiler without a word) may stand
@@ -62,10 +62,13 @@ impl EnginePhase {
 pub struct StatusBoard {
     started: Instant,
     stall_after: Duration,
+    open_deadline: Duration,
     phase: AtomicU8,
     draining: AtomicBool,
     /// Why no device is left.
     out_of_service: OnceLock<Arc<str>>,
+    /// Why none could be opened in the first place.
+    failed_to_open: OnceLock<Arc<str>>,
     /// The present executor life.
     life: RwLock<Arc<Life>>,
     steps: AtomicU64,
@@ -91,16 +94,37 @@ pub struct EngineStatus {
     pub steps: u64,
 }
 
+/// A device stands still for longer than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stall {
+    doing: Doing,
+    time: Duration,
+}
+
+impl std::fmt::Display for Stall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.time.as_secs_f64();
+        match self.doing {
+            Doing::Opening => write!(f, "the device was still not open after {seconds:.1} s"),
+            Doing::Step => write!(f, "the step made no progress for {seconds:.1} s"),
+            Doing::Upkeep => write!(f, "the capture of a graph made no progress for {seconds:.1} s"),
+        }
+    }
+}
+
 impl StatusBoard {
-    /// A board of an engine that starts now. A step longer than `stall_after` counts as stalled.
+    /// A board of an engine that starts now. A step without progress for `stall_after` counts as stalled, and
+    /// so does a device that is not open after `open_deadline`.
     #[must_use]
-    pub fn new(stall_after: Duration) -> Self {
+    pub fn new(stall_after: Duration, open_deadline: Duration) -> Self {
         Self {
             started: Instant::now(),
             stall_after,
+            open_deadline,
             phase: AtomicU8::new(EnginePhase::Starting as u8),
             draining: AtomicBool::new(false),
             out_of_service: OnceLock::new(),
+            failed_to_open: OnceLock::new(),
             life: RwLock::default(),
             steps: AtomicU64::new(0),
             last_step: AtomicU64::new(0),
@@ -114,13 +138,12 @@ impl StatusBoard {
     #[must_use]
     pub fn read(&self) -> EngineStatus {
         let phase = self.phase();
-        let reason = match (phase, self.stalled_for()) {
-            (EnginePhase::Serving, Some(time)) => {
-                format!("the device has made no progress for {} s", time.as_secs())
-            }
-            (EnginePhase::Serving, _) => "ok".to_owned(),
-            (EnginePhase::Retired, _) => self.why_out_of_service().unwrap_or_default().to_string(),
-            (other, _) => format!("the engine is {}", other.as_str()),
+        let reason = match (phase, self.stall(), self.why_failed_to_open()) {
+            (EnginePhase::Serving, Some(stall), _) => stall.to_string(),
+            (EnginePhase::Serving, ..) => "ok".to_owned(),
+            (EnginePhase::Retired, ..) => self.why_out_of_service().unwrap_or_default().to_string(),
+            (EnginePhase::Failed, _, Some(reason)) => reason.to_string(),
+            (other, ..) => format!("the engine is {}", other.as_str()),
         };
         EngineStatus {
             phase,
@@ -134,7 +157,7 @@ impl StatusBoard {
     /// Whether what is running has made no progress for longer than it may.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
-        self.stalled_for().is_some()
+        self.stall().is_some()
     }
 
     /// Answers of an older epoch that were thrown away.
@@ -199,6 +222,16 @@ impl StatusBoard {
         self.out_of_service.get().cloned()
     }
 
+    /// None could be opened, and none ever will be. The first reason stays.
+    pub(crate) fn fail_to_open(&self, reason: Arc<str>) {
+        let _ = self.failed_to_open.set(reason);
+    }
+
+    /// Why none could be opened, if so.
+    pub(crate) fn why_failed_to_open(&self) -> Option<Arc<str>> {
+        self.failed_to_open.get().cloned()
+    }
+
     /// Watches this life from now on; the one before is over.
     pub(crate) fn install(&self, life: Arc<Life>) {
         let mut present = self.life.write().unwrap_or_else(PoisonError::into_inner);
@@ -227,22 +260,29 @@ impl StatusBoard {
         self.stale.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long what is running has stood still, if that is longer than it may.
-    fn stalled_for(&self) -> Option<Duration> {
+    /// What is running, and how long it has stood still, if that is longer than it may.
+    pub(crate) fn stall(&self) -> Option<Stall> {
         let life = self.life.read().unwrap_or_else(PoisonError::into_inner);
-        let patience = self.stall_after * if life.is_computing() { 1 } else { UPKEEP_PATIENCE };
-        life.stalled_for().filter(|time| *time > patience && !life.is_retired())
+        let doing = life.doing().filter(|_| !life.is_retired())?;
+        let patience = match doing {
+            Doing::Opening => self.open_deadline,
+            Doing::Step => self.stall_after,
+            Doing::Upkeep => self.stall_after.saturating_mul(UPKEEP_PATIENCE),
+        };
+        let time = life.stalled_for().filter(|time| *time > patience)?;
+        Some(Stall { doing, time })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::life::Doing;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
 
     #[test]
     fn a_step_that_does_not_end_is_not_ready() {
-        let board = StatusBoard::new(Duration::ZERO);
+        let board = StatusBoard::new(Duration::ZERO, HOUR);
         assert!(!board.read().ready);
         board.set_phase(EnginePhase::Serving);
         assert!(board.read().ready);
@@ -257,8 +297,22 @@ mod tests {
     }
 
     #[test]
+    fn opening_has_a_deadline_of_its_own() {
+        for (deadline, stalls) in [(HOUR, false), (Duration::ZERO, true)] {
+            let board = StatusBoard::new(Duration::ZERO, deadline);
+            let life = Arc::new(Life::default());
+            board.install(Arc::clone(&life));
+            life.begin(Doing::Opening);
+            std::thread::sleep(Duration::from_millis(3));
+            assert_eq!(board.is_stalled(), stalls);
+            let why = board.stall().map(|stall| stall.to_string()).unwrap_or_default();
+            assert_eq!(why.contains("not open"), stalls, "{why}");
+        }
+    }
+
+    #[test]
     fn a_thread_of_an_earlier_life_does_not_show() {
-        let board = StatusBoard::new(Duration::ZERO);
+        let board = StatusBoard::new(Duration::ZERO, HOUR);
         let (old, new) = (Arc::new(Life::default()), Arc::new(Life::default()));
         board.install(Arc::clone(&old));
         board.install(Arc::clone(&new));
@@ -276,7 +330,7 @@ mod tests {
 
     #[test]
     fn out_of_service_outlasts_everything_but_the_end() {
-        let board = StatusBoard::new(Duration::ZERO);
+        let board = StatusBoard::new(Duration::ZERO, HOUR);
         board.take_out_of_service("npu 3 is worn out".into());
         board.set_phase(EnginePhase::Serving);
         board.begin_drain();
@@ -289,7 +343,7 @@ mod tests {
 
     #[test]
     fn draining_is_not_ready() {
-        let board = StatusBoard::new(Duration::ZERO);
+        let board = StatusBoard::new(Duration::ZERO, HOUR);
         board.set_phase(EnginePhase::Serving);
         board.begin_drain();
         assert_eq!(board.read().phase, EnginePhase::Draining);

@@ -1,19 +1,27 @@
-//! The devices of the engine: which one is in use, what it has been through, and which one comes next.
+//! The devices of the engine: which one is in use, what each has been through, and which one comes next.
+//!
+//! Always: a device is taken out of service only for what it said itself, or for crashes when there is a
+//! spare; silence is never held against it. Before the first life came up, what lies in the configuration or
+//! the installation ends the engine instead.
 //!
 //! Outlives the engine supervisor: a device that was taken out of service does not come back with a new
 //! supervisor.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use updraft_core::Millis;
 use updraft_core::graphs::GraphKey;
 use updraft_core::recovery::{Action, Ledger, Moment, RecoveryClass, RecoveryPolicy, Spares};
 
-use crate::executor::LifeEnd;
+use crate::executor::{LifeEnd, Unsaid};
 
 /// Lives of a device that may end in captures before it has to do without graphs. A graph whose capture ended
 /// one is not captured on this device again; so few of them do not use up what the ledger allows.
 const DEADLY_CAPTURES_MAX: usize = 3;
+/// Lives of a device that may end in silence, without a step between them, before a spare takes its place for
+/// now.
+const SILENT_LIVES_MAX: u32 = 3;
 
 /// The devices.
 #[derive(Debug)]
@@ -25,13 +33,23 @@ pub(crate) struct Devices {
 #[derive(Debug)]
 struct Books {
     spares: Spares,
-    /// Of the device in use. The one that counts lives with the device and comes back with the end of its
-    /// life.
-    ledger: Ledger,
+    /// What each device that has been in use has been through.
+    cards: BTreeMap<u32, Card>,
     /// When the present life began.
     began: Millis,
+    /// Whether any life has come up.
+    served: bool,
+}
+
+/// One device.
+#[derive(Clone, Debug)]
+struct Card {
+    /// The one that counts lives with the device and comes back with the end of its life.
+    ledger: Ledger,
     /// Graphs whose captures ended its lives.
     deadly: Vec<GraphKey>,
+    /// Lives in a row that ended in silence without a step.
+    silent_lives: u32,
 }
 
 /// The device in use.
@@ -47,6 +65,22 @@ pub(crate) struct InUse {
     pub without_graphs: bool,
 }
 
+/// What the end of a life changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A device was taken out of service.
+    Retired(Retired),
+    /// A spare takes its place; it is a spare itself from now on.
+    SetAside {
+        /// Which one.
+        ordinal: u32,
+        /// Which one takes its place.
+        replaced_by: u32,
+    },
+    /// No device could ever be opened, for this reason, and none will be.
+    FailedToOpen(String),
+}
+
 /// A device that was taken out of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Retired {
@@ -60,23 +94,21 @@ pub(crate) struct Retired {
 
 impl Devices {
     pub(crate) fn new(ordinals: &[u32], policy: RecoveryPolicy) -> Self {
-        let books = Books {
-            spares: Spares::new(ordinals),
-            ledger: Ledger::new(policy.clone()),
-            began: Millis(0),
-            deadly: Vec::new(),
-        };
+        let spares = Spares::new(ordinals);
+        let books = Books { spares, cards: BTreeMap::new(), began: Millis(0), served: false };
         Self { policy, books: Mutex::new(books) }
     }
 
     /// The device in use; none when all are out of service.
     pub(crate) fn current(&self) -> Option<InUse> {
-        let books = self.books();
-        books.spares.current().map(|ordinal| InUse {
+        let mut books = self.books();
+        let ordinal = books.spares.current()?;
+        let card = books.card(ordinal, &self.policy);
+        Some(InUse {
             ordinal,
-            ledger: books.ledger.clone(),
-            deadly: books.deadly.clone(),
-            without_graphs: books.deadly.len() >= DEADLY_CAPTURES_MAX,
+            ledger: card.ledger.clone(),
+            deadly: card.deadly.clone(),
+            without_graphs: card.deadly.len() >= DEADLY_CAPTURES_MAX,
         })
     }
 
@@ -84,52 +116,67 @@ impl Devices {
     /// from now on.
     pub(crate) fn capture_was_deadly(&self, key: GraphKey) -> bool {
         let mut books = self.books();
-        if !books.deadly.contains(&key) {
-            books.deadly.push(key);
+        let Some(ordinal) = books.spares.current() else { return false };
+        let card = books.card(ordinal, &self.policy);
+        if !card.deadly.contains(&key) {
+            card.deadly.push(key);
         }
-        books.deadly.len() >= DEADLY_CAPTURES_MAX
+        card.deadly.len() >= DEADLY_CAPTURES_MAX
     }
 
     /// The device in use is open.
     pub(crate) fn life_began(&self, now: Millis) {
         let mut books = self.books();
-        books.began = now;
-        books.ledger.began_life(now);
+        (books.began, books.served) = (now, true);
+        if let Some(ordinal) = books.spares.current() {
+            books.card(ordinal, &self.policy).ledger.began_life(now);
+        }
     }
 
-    /// Notes how a life of the device in use ended. Says so when it was its last. `last_step`: when a step
-    /// ended last, in this life or in an earlier one.
-    pub(crate) fn life_ended(&self, now: Millis, last_step: Millis, end: &LifeEnd) -> Option<Retired> {
+    /// Lets a spare that `is_free` take the place of the device in use, if there is one. Gives both.
+    pub(crate) fn set_aside(&self, is_free: impl Fn(u32) -> bool) -> Option<(u32, u32)> {
         let mut books = self.books();
         let ordinal = books.spares.current()?;
+        Some((ordinal, books.spares.set_aside(is_free)?))
+    }
+
+    /// Notes how a life of the device in use ended, and says what that changes. `last_step`: when a step
+    /// ended last, in this life or in an earlier one; `is_free`: whether nothing of an earlier life is left on
+    /// a device.
+    pub(crate) fn life_ended(
+        &self,
+        (now, last_step): (Millis, Millis),
+        end: &LifeEnd,
+        is_free: impl Fn(u32) -> bool,
+    ) -> Option<Change> {
+        let mut books = self.books();
+        let ordinal = books.spares.current()?;
+        if end.hopeless && !books.served {
+            return Some(Change::FailedToOpen(failed_to_open(end)));
+        }
+        let (computed, has_spare) = (last_step > books.began, books.spares.left() > 0);
+        let card = books.card(ordinal, &self.policy);
         let mut action = end.action;
-        if let Some(ledger) = &end.ledger {
-            books.ledger = ledger.clone();
-        } else if let Some(class) = end.unsaid {
-            if last_step > books.began {
-                books.ledger.step_succeeded(last_step);
+        match (&end.ledger, end.unsaid) {
+            (Some(ledger), _) => card.ledger = ledger.clone(),
+            (None, Some(Unsaid::Crash)) if has_spare => {
+                if computed {
+                    card.ledger.step_succeeded(last_step);
+                }
+                action = action.max(card.ledger.decide_class(now, RecoveryClass::Process, Moment::Decode));
             }
-            action = action.max(books.ledger.decide_class(now, class, Moment::Decode));
-        }
-        if action != Action::RetireDevice {
-            return None;
-        }
-        books.ledger = Ledger::new(self.policy.clone());
-        books.deadly.clear();
-        let replaced_by = books.spares.retire();
-        let faulty = end.troubles.last().map(|trouble| trouble.fault.device.clone());
-        let device = faulty.unwrap_or_else(|| format!("device {ordinal}"));
-        let reason = match replaced_by {
-            Some(spare) => {
-                format!("{device} was taken out of service, device {spare} takes its place: {}", end.detail)
+            (None, Some(Unsaid::Silence)) => {
+                card.silent_lives = if computed { 1 } else { card.silent_lives + 1 };
+                if card.silent_lives >= SILENT_LIVES_MAX {
+                    card.silent_lives = 0;
+                    let replaced_by = books.spares.set_aside(is_free)?;
+                    return Some(Change::SetAside { ordinal, replaced_by });
+                }
             }
-            None => format!(
-                "{device} was taken out of service and no spare is left: {}; repair or replace it, then \
-                 restart the server",
-                end.detail
-            ),
-        };
-        Some(Retired { ordinal, replaced_by, reason })
+            // Without a spare, a device that may crash again is better than none.
+            (None, _) => {}
+        }
+        (action == Action::RetireDevice).then(|| Change::Retired(books.retire(ordinal, end)))
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
@@ -137,53 +184,55 @@ impl Devices {
     }
 }
 
-/// What it means for a device with a process of its own that it stopped moving.
-pub(crate) fn stuck(detail: String, computing: bool) -> LifeEnd {
-    LifeEnd { unsaid: Some(RecoveryClass::Process), ..LifeEnd::of(detail, computing) }
+impl Books {
+    fn card(&mut self, ordinal: u32, policy: &RecoveryPolicy) -> &mut Card {
+        self.cards.entry(ordinal).or_insert_with(|| Card {
+            ledger: Ledger::new(policy.clone()),
+            deadly: Vec::new(),
+            silent_lives: 0,
+        })
+    }
+
+    fn retire(&mut self, ordinal: u32, end: &LifeEnd) -> Retired {
+        let detail = &end.detail;
+        let last = end.troubles.last().map(|trouble| &trouble.fault);
+        let device = last.map_or_else(|| format!("device {ordinal}"), |fault| fault.device.clone());
+        let of_installation = last.is_some_and(|fault| {
+            matches!(fault.class, RecoveryClass::Environment | RecoveryClass::Unsupported)
+        });
+        if of_installation {
+            self.spares.retire_all();
+            let reason = format!(
+                "{device} was taken out of service: {detail}; the installation is the same for every device, \
+                 so no spare takes its place: mend it, then restart the server"
+            );
+            return Retired { ordinal, replaced_by: None, reason };
+        }
+        let replaced_by = self.spares.retire();
+        let reason = match replaced_by {
+            Some(spare) => {
+                format!("{device} was taken out of service, device {spare} takes its place: {detail}")
+            }
+            None => format!(
+                "{device} was taken out of service and no spare is left: {detail}; repair or replace it, \
+                 then restart the server"
+            ),
+        };
+        Retired { ordinal, replaced_by, reason }
+    }
+}
+
+/// The sentence for a server that never served, with what may help.
+fn failed_to_open(end: &LifeEnd) -> String {
+    let help = match end.troubles.last().map(|trouble| trouble.fault.class) {
+        Some(RecoveryClass::Environment) => "mend the installation of its driver and libraries",
+        Some(RecoveryClass::Unsupported) => "choose a model and options that this device can do",
+        Some(RecoveryClass::Memory) => "free memory on it, or ask for less of it",
+        Some(_) => "the server made a call that the device's library refuses, so their versions may not fit",
+        None => "see the lines above for why",
+    };
+    format!("no device could be opened: {}; {help}", end.detail)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn worn_out() -> LifeEnd {
-        LifeEnd { action: Action::RetireDevice, ..LifeEnd::of("worn out".to_owned(), false) }
-    }
-
-    #[test]
-    fn spares_serve_in_turn_and_then_nobody() {
-        let devices = Devices::new(&[2, 5], RecoveryPolicy::default());
-        assert_eq!(devices.current().map(|device| device.ordinal), Some(2));
-        assert_eq!(
-            devices.life_ended(Millis(0), Millis(0), &LifeEnd::of("a mistake".to_owned(), true)),
-            None
-        );
-        let first = devices.life_ended(Millis(1), Millis(0), &worn_out()).unwrap();
-        assert_eq!((first.ordinal, first.replaced_by), (2, Some(5)));
-        let last = devices.life_ended(Millis(2), Millis(0), &worn_out()).unwrap();
-        assert_eq!((last.ordinal, last.replaced_by), (5, None));
-        assert!(last.reason.contains("device 5") && last.reason.contains("worn out"), "{}", last.reason);
-        assert!(devices.current().is_none());
-        assert_eq!(devices.life_ended(Millis(3), Millis(0), &worn_out()), None);
-    }
-
-    #[test]
-    fn a_device_whose_processes_keep_dying_is_retired() {
-        let devices = Devices::new(&[0], RecoveryPolicy::default());
-        let hangs = stuck("it hangs".to_owned(), true);
-        let retired = (0..10).find_map(|at| devices.life_ended(Millis(at), Millis(0), &hangs));
-        assert!(retired.is_some());
-    }
-
-    #[test]
-    fn one_whose_processes_die_once_in_a_while_is_not() {
-        let devices = Devices::new(&[0], RecoveryPolicy::default());
-        let hangs = stuck("it hangs".to_owned(), true);
-        for day in 1..50_u64 {
-            let began = day * 86_400_000;
-            devices.life_began(Millis(began));
-            let last_step = Millis(began + 3_600_000);
-            assert_eq!(devices.life_ended(last_step, last_step, &hangs), None);
-        }
-    }
-}
+mod tests;

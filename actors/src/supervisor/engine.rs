@@ -16,6 +16,7 @@ use updraft_core::Epoch;
 use updraft_core::fault::FaultClass;
 use updraft_core::restart::{History, RestartPolicy};
 
+use super::devices::InUse;
 use super::{Devices, EnginePhase, Life, Mailbox, StatusBoard};
 use crate::bus::{Bus, DeviceFaultRecord};
 use crate::executor::{ExecutorActor, ExecutorArgs, ExecutorMsg, ExecutorParts, Order};
@@ -26,6 +27,11 @@ use crate::scheduler::{SchedulerActor, SchedulerArgs, SchedulerMsg};
 
 /// How often the watch looks for a stalled step.
 const WATCH_EVERY: Duration = Duration::from_millis(250);
+/// How long a new life waits for the thread of the one before to leave the device. A thread that is in the
+/// middle of a step leaves in time; one that hangs cannot be ended.
+const SEAT_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Time between two looks whether it has left.
+const SEAT_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// The actor.
 pub(crate) struct EngineActor;
@@ -65,8 +71,10 @@ pub(crate) struct EngineArgs {
 pub(crate) struct EngineState {
     args: EngineArgs,
     history: History,
-    /// The executor is being ended because its device hangs.
-    hung: bool,
+    /// The executor is being ended because its device hangs: the watch's own sentence.
+    hung: Option<String>,
+    /// Since when a new life waits for the thread of the one before.
+    seat_wait: Option<Instant>,
     executor: Option<ActorRef<ExecutorMsg>>,
     /// The executor's life, and whether its device is open.
     life: Arc<Life>,
@@ -108,7 +116,8 @@ impl Actor for EngineActor {
         let mut state = EngineState {
             args,
             history: History::default(),
-            hung: false,
+            hung: None,
+            seat_wait: None,
             executor: None,
             life: Arc::default(),
             device_is_up: false,
@@ -139,9 +148,13 @@ impl Actor for EngineActor {
                 Ok(())
             }
             EngineMsg::Watch => {
-                if state.args.board.is_stalled() && state.executor.is_some() && !state.hung {
-                    state.hung = true;
-                    state.kill(FaultClass::Executor, "the step made no progress in time");
+                if state.executor.is_some()
+                    && state.hung.is_none()
+                    && let Some(stall) = state.args.board.stall()
+                {
+                    let why = stall.to_string();
+                    state.kill(FaultClass::Executor, &why);
+                    state.hung = Some(why);
                 }
                 Ok(())
             }
@@ -252,7 +265,7 @@ impl EngineState {
 
     async fn start_executor(&mut self, myself: &ActorRef<EngineMsg>) -> Result<(), ActorProcessingErr> {
         // Without a device there is nothing to start, and the board says so.
-        let Some(device) = self.args.devices.current() else { return Ok(()) };
+        let Some(device) = self.device_to_open(myself) else { return Ok(()) };
         let life = Arc::new(Life::default());
         self.life = Arc::clone(&life);
         self.args.board.install(Arc::clone(&life));
@@ -262,6 +275,41 @@ impl EngineState {
         let args = ExecutorArgs { parts, ordinal, ledger, now, life, supervisor: myself.clone() };
         self.executor = Some(Actor::spawn_linked(None, ExecutorActor, args, myself.get_cell()).await?.0);
         Ok(())
+    }
+
+    /// The device for the next life. None when there is none left, or when it is not free yet: then this is
+    /// asked again.
+    fn device_to_open(&mut self, myself: &ActorRef<EngineMsg>) -> Option<InUse> {
+        let devices = &self.args.devices;
+        let (seats, in_process) = (&self.args.executor.seats, self.args.executor.placement.is_process());
+        let device = devices.current()?;
+        // The threads that look after child processes wait for each other themselves.
+        if in_process || seats.is_free(device.ordinal) {
+            self.seat_wait = None;
+            return Some(device);
+        }
+        if self.seat_wait.get_or_insert_with(Instant::now).elapsed() < SEAT_WAIT_MAX {
+            myself.send_after(SEAT_LOOK_EVERY, || EngineMsg::Restart(FaultClass::Executor));
+            return None;
+        }
+        self.seat_wait = None;
+        if let Some((ordinal, spare)) = devices.set_aside(|ordinal| seats.is_free(ordinal)) {
+            tracing::warn!(
+                parent: None,
+                ordinal,
+                spare,
+                "the thread of the life before still holds the device: a spare takes its place for now \
+                 (--executor-isolation process would end the thread)"
+            );
+        } else {
+            tracing::warn!(
+                parent: None,
+                ordinal = device.ordinal,
+                "the thread of the life before still holds the device: it is opened once more beside it \
+                 (--executor-isolation process would end the thread)"
+            );
+        }
+        devices.current()
     }
 
     /// Puts the executor to work once its device is open.

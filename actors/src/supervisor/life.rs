@@ -4,22 +4,36 @@
 //! keeps writing to its own, which nobody reads any more. A step may take as long as it likes while its
 //! device's progress counter moves; that counter lives here, in this process, or is reported by a child.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use updraft_core::graphs::GraphKey;
 use updraft_devices::Progress;
 
 use crate::executor::LifeEnd;
 
 /// What keeps a device busy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
 pub(crate) enum Doing {
+    /// It is being opened: nothing of it can be seen until that is done.
+    Opening,
     /// A step, for sequences.
     Step,
-    /// Something of our own: opening, capturing.
+    /// Something of our own: capturing.
     Upkeep,
+}
+
+impl Doing {
+    fn from_u8(value: u8) -> Self {
+        match value {
+            0 => Self::Opening,
+            1 => Self::Step,
+            _ => Self::Upkeep,
+        }
+    }
 }
 
 /// One life.
@@ -31,7 +45,8 @@ pub(crate) struct Life {
     since: AtomicU64,
     /// The progress counter at that moment.
     seen: AtomicU64,
-    for_sequences: AtomicBool,
+    /// What is running, or ran last.
+    doing: AtomicU8,
     /// The counter of a device in this process.
     progress: OnceLock<Progress>,
     /// The counter of a device in another one.
@@ -48,7 +63,7 @@ impl Default for Life {
             started: Instant::now(),
             since: AtomicU64::new(0),
             seen: AtomicU64::new(0),
-            for_sequences: AtomicBool::new(false),
+            doing: AtomicU8::new(Doing::Opening as u8),
             progress: OnceLock::new(),
             reported: AtomicU64::new(0),
             retired: AtomicBool::new(false),
@@ -67,7 +82,7 @@ impl Life {
 
     /// Something begins that has to make progress.
     pub(crate) fn begin(&self, doing: Doing) {
-        self.for_sequences.store(doing == Doing::Step, Ordering::Relaxed);
+        self.doing.store(doing as u8, Ordering::Relaxed);
         self.seen.store(self.reading(), Ordering::Relaxed);
         self.since.store(self.now(), Ordering::Release);
     }
@@ -77,13 +92,12 @@ impl Life {
         self.since.store(0, Ordering::Release);
     }
 
-    /// A child says how far it is, whether it is busy, and whether for sequences.
-    pub(crate) fn beat(&self, reading: u64, busy: bool, computing: bool) {
+    /// A child says how far it is, and what it is doing.
+    pub(crate) fn beat(&self, reading: u64, doing: Option<Doing>) {
         self.reported.store(reading, Ordering::Relaxed);
-        self.for_sequences.store(computing, Ordering::Relaxed);
-        match (busy, self.is_busy()) {
-            (true, false) => self.begin(if computing { Doing::Step } else { Doing::Upkeep }),
-            (false, true) => self.end(),
+        match doing {
+            Some(doing) if self.doing() != Some(doing) => self.begin(doing),
+            None if self.is_busy() => self.end(),
             _ => {}
         }
     }
@@ -111,6 +125,11 @@ impl Life {
         Some(Duration::from_millis(self.now().saturating_sub(since)))
     }
 
+    /// What is running.
+    pub(crate) fn doing(&self) -> Option<Doing> {
+        self.is_busy().then(|| Doing::from_u8(self.doing.load(Ordering::Relaxed)))
+    }
+
     /// Whether something is running.
     pub(crate) fn is_busy(&self) -> bool {
         self.since.load(Ordering::Acquire) != 0
@@ -118,7 +137,7 @@ impl Life {
 
     /// Whether a step is running.
     pub(crate) fn is_computing(&self) -> bool {
-        self.is_busy() && self.for_sequences.load(Ordering::Relaxed)
+        self.doing() == Some(Doing::Step)
     }
 
     /// The progress counter.
@@ -186,14 +205,17 @@ mod tests {
     #[test]
     fn a_child_reports_for_itself() {
         let life = Life::default();
-        life.beat(0, true, true);
+        for doing in [Doing::Opening, Doing::Upkeep, Doing::Step] {
+            life.beat(0, Some(doing));
+            assert_eq!(life.doing(), Some(doing), "one follows another without a pause");
+        }
         assert!(life.is_computing());
         std::thread::sleep(MOMENT);
-        life.beat(0, true, true);
+        life.beat(0, Some(Doing::Step));
         assert!(life.stalled_for() >= Some(MOMENT));
-        life.beat(1, true, true);
+        life.beat(1, Some(Doing::Step));
         assert_eq!(life.stalled_for(), Some(Duration::ZERO));
-        life.beat(1, false, false);
+        life.beat(1, None);
         assert!(!life.is_busy());
     }
 }

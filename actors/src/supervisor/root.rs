@@ -37,7 +37,7 @@ pub(crate) struct RootArgs {
     pub policy: RestartPolicy,
     /// Where readers find the metrics actor.
     pub desk: watch::Sender<Option<ActorRef<MetricsMsg>>>,
-    /// Told when the restart budget is used up.
+    /// Told when the restart budget is used up, or no device could ever be opened.
     pub exhausted: Arc<tokio::sync::Notify>,
 }
 
@@ -139,6 +139,11 @@ impl RootState {
         let epoch = updraft_core::Epoch(engine.epoch.load(std::sync::atomic::Ordering::Acquire));
         tracing::warn!(parent: None, class = class.as_str(), detail, "lost an actor");
         engine.bus.faults.publish(&FaultRecord::Lost(LossRecord { class, epoch, detail: detail.to_owned() }));
+        if let Some(reason) = engine.board.why_failed_to_open() {
+            engine.board.set_phase(EnginePhase::Failed);
+            self.args.exhausted.notify_one();
+            return Err(reason.to_string().into());
+        }
         match self.args.policy.decide(engine.board.now(), &mut self.history) {
             Decision::Restart { after } => {
                 myself.send_after(Duration::from_millis(after.0), move || RootMsg::Restart(class));

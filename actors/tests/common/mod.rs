@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use updraft_actors::{
-    DeviceFactory, Engine, EngineOptions, Generation, GenerationEvent, Placement, Submission,
+    DeviceFactory, Engine, EngineOptions, Generation, GenerationEvent, OPEN_DEADLINE_DEFAULT, Placement,
+    Submission,
 };
 use updraft_core::admission::Limits;
 use updraft_core::graphs::{GraphMode, GraphOptions};
@@ -40,6 +41,7 @@ pub(crate) struct Setup {
     pub(crate) mode: GraphMode,
     pub(crate) verify_replay: u32,
     pub(crate) step_deadline: Duration,
+    pub(crate) open_deadline: Duration,
 }
 
 impl Default for Setup {
@@ -59,6 +61,7 @@ impl Default for Setup {
             mode: GraphMode::None,
             verify_replay: 0,
             step_deadline: Duration::from_secs(30),
+            open_deadline: OPEN_DEADLINE_DEFAULT,
         }
     }
 }
@@ -96,6 +99,7 @@ pub(crate) async fn start(setup: &Setup) -> Engine {
         graphs: GraphOptions { mode: setup.mode, ..GraphOptions::default() },
         verify_replay: setup.verify_replay,
         step_deadline: setup.step_deadline,
+        open_deadline: setup.open_deadline,
         recovery: RecoveryPolicy::default(),
         model_name: "twin".to_owned(),
         scheduler: SchedulerConfig {
@@ -170,6 +174,12 @@ pub(crate) async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool)
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     panic!("waited in vain: {what}");
+}
+
+/// Waits until the engine has ended by itself, for a minute at most.
+pub(crate) async fn wait_until_exhausted(engine: &Engine) {
+    let ended = tokio::time::timeout(Duration::from_secs(60), engine.exhausted()).await;
+    ended.expect("the engine ends by itself");
 }
 
 /// The value of a line of the metrics page; the line has to be there.

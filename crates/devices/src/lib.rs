@@ -43,7 +43,9 @@ pub trait Device {
     /// What its memory is used for at the moment.
     fn memory(&self) -> MemoryUse;
 
-    /// The counter that it advances while it works.
+    /// The counter that it advances while it works: with each operation that is handed over or recorded, and while
+    /// [`Stream::synchronize`] waits. It shows that the thread gets on; a step that hangs on the device itself shows when
+    /// the deadline of that wait has passed.
     fn progress(&self) -> Progress;
 
     /// The stream that steps run on.
@@ -117,7 +119,8 @@ pub trait Stream {
     /// Drops a graph, if there is one. Only while no step is running.
     fn forget(&mut self, key: GraphKey);
 
-    /// Waits for the step.
+    /// Waits for the step, no longer than `deadline`. The device's [`Progress`] advances meanwhile, because the thread is
+    /// alive; whether the step is, is for the deadline to say.
     ///
     /// # Errors
     /// What went wrong in the step; or a fault of the class `WaitMore` when `deadline` has passed and the step is still

@@ -18,6 +18,7 @@ use updraft_core::{Blocks, Bytes, TokenId, Tokens};
 
 use crate::{Device, DeviceError, Graph, GraphCost, MemoryUse, Progress, Properties, Stream};
 
+use faults::TwinMemory;
 pub use faults::{TwinFault, TwinFaults, TwinTrouble};
 
 /// Memory that a graph is said to take for each of its rows.
@@ -55,6 +56,8 @@ pub struct TwinDevice {
     outcome: Result<(), DeviceError>,
     /// Time that the running step still takes.
     busy: Duration,
+    #[expect(dead_code, reason = "what counts is its drop")]
+    memory: TwinMemory,
 }
 
 impl TwinDevice {
@@ -64,6 +67,7 @@ impl TwinDevice {
     /// When its switch says that opening fails.
     pub fn new(options: TwinOptions) -> Result<Self, DeviceError> {
         options.faults.raise(&options.name(), Moment::Open)?;
+        let memory = options.faults.take_memory(&options.name(), options.ordinal)?;
         let slots = vec![options.vocab; options.blocks.0 as usize * options.block_size.0 as usize];
         let properties = Properties {
             name: options.name(),
@@ -82,11 +86,16 @@ impl TwinDevice {
             graphs: BTreeMap::new(),
             outcome: Ok(()),
             busy: Duration::ZERO,
+            memory,
         })
     }
 
     fn start(&mut self, inputs: &StepInputs, moment: Moment) -> Result<(), DeviceError> {
         let trouble = self.options.faults.take(moment);
+        self.logits.clear();
+        if let Some(TwinTrouble::Refused(fault)) = trouble {
+            return Err(fault.on(&self.properties.name).into());
+        }
         for (slot, token) in inputs.slots.iter().zip(&inputs.token_ids) {
             let slots = self.slots.len();
             let place = self.slots.get_mut(slot.0 as usize).ok_or(DeviceError::OutOfRange {
@@ -97,7 +106,6 @@ impl TwinDevice {
             })?;
             *place = *token;
         }
-        self.logits.clear();
         for row in &inputs.logit_rows {
             let span = span_of(inputs, *row)?;
             let seen = self.context(inputs, span, *row)?;
@@ -106,8 +114,11 @@ impl TwinDevice {
         self.busy = self.options.step_time;
         self.outcome = Ok(());
         match trouble {
-            None => {}
-            Some(TwinTrouble::Fault(fault)) => self.outcome = Err(fault.on(&self.properties.name).into()),
+            None | Some(TwinTrouble::Refused(_)) => {}
+            Some(TwinTrouble::Fault(fault)) => {
+                self.logits.clear();
+                self.outcome = Err(fault.on(&self.properties.name).into());
+            }
             Some(TwinTrouble::Hang(time)) => self.busy = time,
             Some(TwinTrouble::WrongResult) => self.logits.iter_mut().for_each(|row| row.reverse()),
         }

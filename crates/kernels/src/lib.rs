@@ -14,6 +14,7 @@ pub mod cpu_features;
 pub mod elementwise;
 pub mod kv_cache;
 pub mod lanes;
+pub mod machine;
 pub mod matrix;
 pub mod memory;
 pub mod team;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use updraft_actors::EngineOptions;
+use updraft_actors::{EngineOptions, OPEN_DEADLINE_DEFAULT};
 use updraft_core::admission::Limits;
 use updraft_core::graphs::GraphOptions;
 use updraft_core::kv::KvConfig;
@@ -36,7 +36,8 @@ const FRONT_THREADS_MAX: usize = 4;
 pub(super) fn graph_options(config: &Config, target: Target) -> GraphOptions {
     let platform = &config.platform;
     // A graph on the CPU computes no padding, so one of the largest size serves all.
-    let one_for_all = || vec![config.scheduling.max_num_seqs];
+    let largest = platform.max_size.unwrap_or(u32::MAX).min(config.scheduling.max_num_seqs);
+    let one_for_all = || vec![largest];
     let sizes = platform.sizes.clone().or_else(|| (target == Target::Cpu).then(one_for_all));
     GraphOptions {
         mode: platform.mode_on(target),
@@ -58,6 +59,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
         graphs: graph_options(config, target),
         verify_replay: config.device.verify_replay,
         step_deadline: placement::step_deadline(config, target),
+        open_deadline: OPEN_DEADLINE_DEFAULT,
         recovery: RecoveryPolicy::default(),
         model_name: model_name.to_owned(),
         scheduler: SchedulerConfig {

@@ -80,7 +80,8 @@ impl Npu {
     fn find(config: &Config, role: Role) -> Result<Self> {
         let search = SearchPath::from_environment(config.device.cann_path.as_deref());
         let library = Library::load(&search).map_err(|error| match error {
-            error @ LibraryError::Open { .. } => {
+            // A folder that was named is the only one that is searched.
+            error @ LibraryError::Open { .. } if config.device.cann_path.is_none() => {
                 let folders: Vec<_> =
                     search.folders().iter().map(|folder| folder.display().to_string()).collect();
                 let searched = folders.join(", ");

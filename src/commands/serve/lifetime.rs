@@ -71,7 +71,7 @@ pub(super) async fn serve(config: &Config, prepared: Prepared, started: Instant)
     let mut serving = pin!(http::serve(listener, AppState::new(parts), close.clone(), grace));
     tokio::select! {
         ended = &mut serving => return Ok(ended?),
-        () = engine.exhausted() => return Err(Ended::RestartsExhausted.into()),
+        () = engine.exhausted() => return Err(failure(&engine)),
         _ = stops.next() => {}
     }
 
@@ -87,8 +87,13 @@ pub(super) async fn serve(config: &Config, prepared: Prepared, started: Instant)
     tokio::select! {
         outcome = down => outcome.inspect(|()| tracing::info!("stopped")),
         stop = stops.next() => Err(Ended::SecondSignal(stop).into()),
-        () = engine.exhausted() => Err(Ended::RestartsExhausted.into()),
+        () = engine.exhausted() => Err(failure(&engine)),
     }
+}
+
+/// Why the engine ended by itself: it never started, or failed too often.
+fn failure(engine: &Engine) -> anyhow::Error {
+    engine.failed_to_open().map_or_else(|| Ended::RestartsExhausted.into(), anyhow::Error::msg)
 }
 
 /// An address that can be pasted into a browser on this machine.

@@ -23,8 +23,9 @@ const STALL_AFTER_CPU: Duration = Duration::from_secs(30);
 /// How long a step may take when nothing is said. The largest step of a large model on a slow CPU takes tens
 /// of seconds.
 const STEP_DEADLINE_CPU: Duration = Duration::from_secs(300);
-/// The same on an NPU, where the first step of a shape loads its operators.
-const STEP_DEADLINE_NPU: Duration = Duration::from_secs(60);
+/// The same on an NPU: far longer than any step, and short beside what a kernel that hangs costs everybody. A step that
+/// is late is waited for twice.
+const STEP_DEADLINE_NPU: Duration = Duration::from_secs(10);
 
 /// Where the executor lives. In this process, weights are loaded now; a child loads them itself.
 pub(super) fn placement(config: &Config, fitted: &Fitted, arguments: &[String]) -> Result<Placement> {
@@ -122,13 +123,13 @@ mod tests {
     #[test]
     fn times_follow_device_and_isolation() {
         let stall = |line: &str, target| stall_after(&config(line), target).as_millis();
-        assert_eq!(stall("m", Target::Cpu), 300_000);
-        assert_eq!(stall("m", Target::Ascend), 60_000);
+        assert_eq!(stall("m", Target::Cpu), 30_000);
+        assert_eq!(stall("m", Target::Ascend), 10_000);
         assert_eq!(stall("m --step-deadline 7", Target::Ascend), 7_000);
         assert_eq!(stall("m --executor-timeout 2", Target::Cpu), 2_000);
         let process = "m --executor-isolation process";
         assert_eq!(stall(process, Target::Ascend), 1_500);
-        assert_eq!(stall(process, Target::Cpu), 300_000);
+        assert_eq!(stall(process, Target::Cpu), 30_000);
         assert_eq!(stall(&format!("{process} --executor-timeout 4"), Target::Ascend), 4_000);
     }
 }

@@ -4,9 +4,11 @@
 //! the process lives and whether the device moves. When the parent is gone the socket ends, and so does
 //! [`serve`]; the process is expected to end with it.
 
+use std::fs::File;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use super::codec::{self, CodecError, Frames};
 use super::frame::{FromChild, ToChild};
 use crate::executor::report::DeviceEvent;
+use crate::executor::seat::Seats;
 use crate::executor::thread::{DeviceThread, Job, Outlet};
 use crate::executor::{DeviceFactory, DrillSwitch};
 use crate::supervisor::Life;
@@ -22,6 +25,10 @@ use crate::supervisor::Life;
 const BEAT_EVERY: Duration = Duration::from_millis(100);
 /// How long the device gets to be closed after the last order.
 const FINISH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What somebody is told who starts a child by hand.
+const BY_HAND: &str =
+    "this command is started by the server itself; use `updraft serve --executor-isolation process`";
 
 /// The child cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -49,9 +56,18 @@ pub enum ChildError {
 /// The socket to the parent: this process's standard input.
 ///
 /// # Errors
-/// When the system gives no second handle of it.
+/// When it is no socket, because somebody started this process by hand; or when the system gives no second
+/// handle of it.
 pub fn socket() -> io::Result<UnixStream> {
-    Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
+    socket_of(io::stdin().as_fd())
+}
+
+fn socket_of(input: BorrowedFd<'_>) -> io::Result<UnixStream> {
+    let input = File::from(input.try_clone_to_owned()?);
+    if !input.metadata()?.file_type().is_socket() {
+        return Err(io::Error::other(BY_HAND));
+    }
+    Ok(UnixStream::from(OwnedFd::from(input)))
 }
 
 /// Runs a device for the parent at the other end of `socket`, until it says goodbye.
@@ -71,7 +87,8 @@ pub fn serve(socket: UnixStream, factory: DeviceFactory) -> Result<(), ChildErro
     };
     beating.map_err(ChildError::Thread)?;
     let job = Job { setup: *setup, factory, life: Arc::clone(&life), drills: DrillSwitch::default(), outlet };
-    let thread = DeviceThread::start(job).map_err(|error| ChildError::Device(error.to_string()))?;
+    let seated = Seats::default().sit(job.setup.ordinal);
+    let thread = DeviceThread::start(job, seated).map_err(|error| ChildError::Device(error.to_string()))?;
     let ended = loop {
         match next(&mut frames) {
             Ok(ToChild::Order(order)) => {
@@ -105,11 +122,7 @@ fn next(frames: &mut Frames<UnixStream>) -> Result<ToChild, ChildError> {
 
 fn beat(life: &Life, outlet: &Socket) {
     while !life.is_retired() {
-        let frame = FromChild::Beat {
-            progress: life.reading(),
-            busy: life.is_busy(),
-            computing: life.is_computing(),
-        };
+        let frame = FromChild::Beat { progress: life.reading(), doing: life.doing() };
         if outlet.write(&frame).is_err() {
             return;
         }
@@ -136,5 +149,20 @@ impl Outlet for Socket {
             let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let _ = guard.0.shutdown(Shutdown::Both);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_started_by_hand_says_how_it_is_meant() {
+        let input = File::open("/dev/null").unwrap();
+        let error = socket_of(input.as_fd()).unwrap_err();
+        assert!(error.to_string().contains("started by the server itself"), "{error}");
+        assert!(std::error::Error::source(&error).is_none(), "it is said once");
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        assert!(socket_of(ours.as_fd()).is_ok());
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::executor::report::{DeviceEvent, Order, Setup};
+use crate::supervisor::Doing;
 
 /// From the executor to its child.
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,9 +25,7 @@ pub(super) enum FromChild {
     Beat {
         /// The device's progress counter.
         progress: u64,
-        /// Whether the device thread has something to do.
-        busy: bool,
-        /// Whether it is for sequences.
-        computing: bool,
+        /// What the device thread is doing, if anything.
+        doing: Option<Doing>,
     },
 }

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use super::codec::{self, CodecError, Frames};
 use super::frame::{FromChild, ToChild};
-use super::seat::Seat;
 use crate::executor::relay::Relay;
 use crate::executor::report::{DeviceEvent, LifeEnd, Order, Setup};
+use crate::executor::seat::Seats;
 use crate::executor::thread::{self, Outlet as _, QUEUE_MAX, ThreadError};
 
 /// A child that says nothing for this long is stopped or hangs: it beats ten times a second.
@@ -58,7 +58,7 @@ pub(crate) struct ChildProcess {
 impl ChildProcess {
     pub(crate) fn start(
         spec: ChildSpec,
-        seat: Seat,
+        seats: Seats,
         setup: Setup,
         relay: Arc<Relay>,
     ) -> Result<Self, ThreadError> {
@@ -66,7 +66,7 @@ impl ChildProcess {
         let name = format!("child-{}", setup.ordinal);
         std::thread::Builder::new().name(name).spawn(move || {
             // The queue stays open until the loss is told, or its actor would end without knowing why.
-            if let Some(end) = keep(&spec, &seat, setup, &relay, waiting.clone()) {
+            if let Some(end) = keep(&spec, &seats, setup, &relay, waiting.clone()) {
                 relay.deliver(DeviceEvent::Lost(end));
             }
             drop(waiting);
@@ -96,13 +96,13 @@ enum Talk {
 /// One child from its start to its end. Says how its life ended, if that was not ordered.
 fn keep(
     spec: &ChildSpec,
-    seat: &Seat,
+    seats: &Seats,
     setup: Setup,
     relay: &Relay,
     orders: flume::Receiver<Order>,
 ) -> Option<Box<LifeEnd>> {
-    let seated = seat.take(REAP_WAIT_MAX + BYE_WAIT_MAX);
-    if seated.is_none() {
+    let seated = seats.wait_and_sit(setup.ordinal, REAP_WAIT_MAX + BYE_WAIT_MAX);
+    if seated.is_crowded() {
         tracing::warn!(parent: None, "the last executor process does not end; another starts beside it");
     }
     if relay.life.is_retired() {
@@ -113,7 +113,7 @@ fn keep(
         Err(error) => {
             let program = spec.program.display();
             let detail = format!("the executor process {program} could not be started: {error}");
-            return Some(Box::new(LifeEnd::of(detail, false)));
+            return Some(Box::new(LifeEnd::not_made(detail)));
         }
     };
     let pid = child.id();
@@ -129,12 +129,15 @@ fn keep(
         Talk::Said(end) => Some(end),
         Talk::Silent(time) => {
             let detail = format!("the executor process {pid} said nothing for {} ms", time.as_millis());
-            Some(Box::new(LifeEnd::silent(detail)))
+            Some(Box::new(LifeEnd::silent(detail, false)))
         }
         Talk::Garbled(error) => Some(Box::new(LifeEnd::of(error.to_string(), false))),
         Talk::Closed => {
             let detail = format!("the executor process {pid} {ended}");
-            Some(Box::new(LifeEnd::of_process(detail, is_crash(status), relay.life.is_computing())))
+            let end = LifeEnd::of_process(detail, is_crash(status), relay.life.is_computing());
+            // One that leaves of its own accord has seen what it cannot work with, and the log says what.
+            let hopeless = status.is_some_and(|status| status.code().is_some());
+            Some(Box::new(LifeEnd { hopeless, ..end }))
         }
     }
 }
@@ -180,9 +183,7 @@ fn converse(
             Ok(Some(frame)) => {
                 (heard, patience) = (Instant::now(), spec.silent_after);
                 match frame {
-                    FromChild::Beat { progress, busy, computing } => {
-                        relay.life.beat(progress, busy, computing);
-                    }
+                    FromChild::Beat { progress, doing } => relay.life.beat(progress, doing),
                     FromChild::Event(DeviceEvent::Lost(end)) => return Talk::Said(end),
                     FromChild::Event(event) => {
                         relay.life.moved();

@@ -10,10 +10,10 @@ use updraft_core::scheduler::Blame;
 
 use super::{EngineMsg, EngineState, Loss};
 use crate::bus::{DeviceFaultRecord, FaultRecord, GraphRecord, LossRecord};
-use crate::executor::{LifeEnd, Trouble, log_fault};
+use crate::executor::{LifeEnd, Trouble, Unsaid, log_fault};
 use crate::graphs::GraphsMsg;
 use crate::scheduler::SchedulerMsg;
-use crate::supervisor::devices::{self, Retired};
+use crate::supervisor::devices::{Change, Retired};
 use crate::supervisor::{EnginePhase, Mailbox};
 
 /// Faults of lives without a good one after them that are remembered until there is one; the oldest make
@@ -29,14 +29,15 @@ impl EngineState {
         myself: &ActorRef<EngineMsg>,
     ) -> Result<(), ActorProcessingErr> {
         let of_executor = class == FaultClass::Executor;
-        let hung = of_executor && std::mem::take(&mut self.hung);
+        let hung = if of_executor { self.hung.take() } else { None };
+        let is_hung = hung.is_some();
         let computing = of_executor && self.args.board.retire();
-        let end = self.end_of(of_executor, hung.then_some(computing), &loss.detail);
+        let end = if of_executor { self.end_of_life(hung, computing) } else { None };
         // Suspected is what was being computed, unless the device says that it was its own fault, or the
         // executor was ended from outside.
         let blames = match &end {
             Some(end) => end.blames_sequences,
-            None => loss.failed || hung,
+            None => loss.failed,
         };
         let blame = if of_executor && blames && (computing || end.is_some()) {
             Blame::OldestStep
@@ -54,20 +55,33 @@ impl EngineState {
         }
         let detail = end.as_ref().map_or(&loss.detail, |end| &end.detail).clone();
         let epoch = self.epoch();
-        let silent = end.as_ref().is_some_and(|end| end.silent);
-        let reported = if hung || silent { FaultClass::Hang } else { class };
+        let silent = end.as_ref().is_some_and(|end| end.unsaid == Some(Unsaid::Silence));
+        let reported = if is_hung || silent { FaultClass::Hang } else { class };
         tracing::warn!(parent: None, class = reported.as_str(), %epoch, detail, "lost a part of the engine");
         if of_executor {
             self.note_deadly_capture();
         }
         let record = LossRecord { class: reported, epoch, detail: detail.clone() };
         self.args.bus.faults.publish(&FaultRecord::Lost(record));
-        if let Some(end) = end
-            && let Some(retired) = self.life_ended(*end)
-        {
-            self.device_retired(&retired);
-            if retired.replaced_by.is_none() {
-                return Ok(());
+        match end.and_then(|end| self.life_ended(*end)) {
+            None => {}
+            Some(Change::Retired(retired)) => {
+                self.device_retired(&retired);
+                if retired.replaced_by.is_none() {
+                    return Ok(());
+                }
+            }
+            Some(Change::SetAside { ordinal, replaced_by }) => tracing::warn!(
+                parent: None,
+                ordinal,
+                replaced_by,
+                "a device fell silent several times in a row: a spare takes its place for now"
+            ),
+            Some(Change::FailedToOpen(reason)) => {
+                tracing::error!(parent: None, reason, "the engine cannot start");
+                self.publish_troubles();
+                self.args.board.fail_to_open(reason.as_str().into());
+                return Err(reason.into());
             }
         }
         match self.args.policy.decide(self.args.board.now(), &mut self.history) {
@@ -79,17 +93,10 @@ impl EngineState {
         }
     }
 
-    /// How the life of the executor ended, if it said so or if that is known without its word.
-    /// `hung`: it was ended because nothing moved, and whether that was a step.
-    fn end_of(&self, of_executor: bool, hung: Option<bool>, detail: &str) -> Option<Box<LifeEnd>> {
-        if !of_executor {
-            return None;
-        }
-        let stuck = || {
-            let computing = hung.filter(|_| self.args.executor.placement.is_process())?;
-            Some(Box::new(devices::stuck(detail.to_owned(), computing)))
-        };
-        self.life.take_end().or_else(stuck)
+    /// How the life of the executor ended, if it said so or if that is known without its word. `hung`: the
+    /// watch's sentence, if nothing moved any more.
+    fn end_of_life(&self, hung: Option<String>, computing: bool) -> Option<Box<LifeEnd>> {
+        self.life.take_end().or_else(|| Some(Box::new(LifeEnd::silent(hung?, computing))))
     }
 
     /// Forgets the child itself.
@@ -136,9 +143,11 @@ impl EngineState {
         }
     }
 
-    /// Notes what ended a life. Says so when the device is taken out of service.
-    fn life_ended(&mut self, end: LifeEnd) -> Option<Retired> {
-        let retired = self.args.devices.life_ended(self.args.board.now(), self.args.board.last_step(), &end);
+    /// Notes what ended a life, and says what that changes about the devices.
+    fn life_ended(&mut self, end: LifeEnd) -> Option<Change> {
+        let (board, seats) = (&self.args.board, &self.args.executor.seats);
+        let times = (board.now(), board.last_step());
+        let change = self.args.devices.life_ended(times, &end, |ordinal| seats.is_free(ordinal));
         let now = Instant::now();
         for Trouble { fault, moment, action, age_micros } in end.troubles {
             if self.troubles.len() >= TROUBLES_MAX {
@@ -149,13 +158,20 @@ impl EngineState {
             let record = DeviceFaultRecord { fault, moment, action, recovered_micros: None };
             self.troubles.push((record, since));
         }
-        retired
+        change
     }
 
     /// A device is up: whatever ended the lives before is mended.
     pub(super) fn note_recovered(&mut self) {
         for (mut record, since) in std::mem::take(&mut self.troubles) {
             record.recovered_micros = Some(since.elapsed().as_micros() as u64);
+            self.publish(record);
+        }
+    }
+
+    /// No device is going to be up: nothing of it will be mended.
+    fn publish_troubles(&mut self) {
+        for (record, _) in std::mem::take(&mut self.troubles) {
             self.publish(record);
         }
     }
@@ -172,9 +188,7 @@ impl EngineState {
         if replaced_by.is_some() {
             return;
         }
-        for (record, _) in std::mem::take(&mut self.troubles) {
-            self.publish(record);
-        }
+        self.publish_troubles();
         let reason: Arc<str> = reason.as_str().into();
         self.args.board.take_out_of_service(Arc::clone(&reason));
         self.tell_scheduler(SchedulerMsg::OutOfService(reason));

@@ -133,6 +133,12 @@ impl Stream {
         if state.closed {
             return Refusal::answer(codes::INVALID_HANDLE, format!("stream {} was destroyed", self.id));
         }
+        // A stream with nothing to do needs no thread for what takes no time: nobody can tell who did it.
+        if state.queue.is_empty() && !state.running && task.keep_books() {
+            state.submitted += 1;
+            state.ended += 1;
+            return Ok(());
+        }
         if !state.started {
             worker::start(self)?;
             state.started = true;

@@ -41,6 +41,18 @@ pub enum Task {
 }
 
 impl Task {
+    /// Does the task if it is one that takes no time and cannot fail. Says whether it was.
+    pub fn keep_books(&self) -> bool {
+        match self {
+            Self::Record(event, ticket) => event.reach(*ticket),
+            Self::Raise(event) => event.raise(),
+            Self::Lower(event) => event.lower(),
+            Self::Update(slot, launch) => slot.set(launch.clone()),
+            Self::Work(..) | Self::Wait(..) | Self::AwaitFlag(..) | Self::Replay(_) => return false,
+        }
+        true
+    }
+
     /// The task will never run: those who wait for it go on.
     pub fn abandon(&self) {
         if let Self::Record(event, ticket) = self {

@@ -142,24 +142,12 @@ fn note_failure(stream: &Arc<Stream>, failure: &TaskFailure) {
 fn run(stream: &Arc<Stream>, task: &Task) -> Result<(), TaskFailure> {
     match task {
         Task::Work(class, launch) => execute(stream, *class, launch, Phase::Eager),
-        Task::Record(event, ticket) => {
-            event.reach(*ticket);
-            Ok(())
-        }
         Task::Wait(event, ticket, limit) => waited(stream, event.wait(*ticket, *limit, &stream.cancel)),
-        Task::Raise(event) => {
-            event.raise();
-            Ok(())
-        }
         Task::AwaitFlag(event, lower, limit) => {
             waited(stream, event.wait_flag(*lower, *limit, &stream.cancel))
         }
-        Task::Lower(event) => {
-            event.lower();
-            Ok(())
-        }
-        Task::Update(slot, launch) => {
-            slot.set(launch.clone());
+        Task::Record(..) | Task::Raise(_) | Task::Lower(_) | Task::Update(..) => {
+            task.keep_books();
             Ok(())
         }
         Task::Replay(replay) => {

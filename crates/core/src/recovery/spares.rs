@@ -1,6 +1,7 @@
 //! Which device takes the place of one that is taken out of service.
 //!
-//! Always: a device is in use, waiting, or retired, never two of these; a retired one never comes back.
+//! Always: a device is in use, waiting, or retired, never two of these; a retired one never comes back. One
+//! that is set aside waits behind the others, and may serve again.
 
 use std::collections::VecDeque;
 
@@ -41,6 +42,22 @@ impl Spares {
         self.current
     }
 
+    /// Lets a spare take the place of the device in use, which becomes the last of the spares: nothing is
+    /// known against it. Gives the one to use from now on; none, and no change, when no spare `can_serve` now.
+    pub fn set_aside(&mut self, can_serve: impl Fn(u32) -> bool) -> Option<u32> {
+        let aside = self.current?;
+        let place = self.waiting.iter().position(|ordinal| can_serve(*ordinal))?;
+        self.current = self.waiting.remove(place);
+        self.waiting.push_back(aside);
+        self.current
+    }
+
+    /// Takes all devices out of service.
+    pub fn retire_all(&mut self) {
+        self.retired.extend(self.current.take());
+        self.retired.extend(self.waiting.drain(..));
+    }
+
     /// Spares that are left.
     #[must_use]
     pub fn left(&self) -> usize {
@@ -68,5 +85,20 @@ mod tests {
         assert_eq!(spares.retire(), None);
         assert_eq!(spares.retired(), [4, 6, 5]);
         assert_eq!(spares.current(), None);
+        assert_eq!(spares.set_aside(|_| true), None);
+    }
+
+    #[test]
+    fn one_that_is_set_aside_serves_again() {
+        let mut spares = Spares::new(&[0, 1, 2]);
+        assert_eq!(spares.set_aside(|ordinal| ordinal == 2), Some(2));
+        assert_eq!(spares.set_aside(|_| false), None);
+        assert_eq!((spares.current(), spares.left()), (Some(2), 2));
+        assert_eq!(spares.set_aside(|_| true), Some(1));
+        assert_eq!(spares.set_aside(|_| true), Some(0));
+        assert!(spares.retired().is_empty());
+        spares.retire_all();
+        assert_eq!((spares.current(), spares.left()), (None, 0));
+        assert_eq!(spares.retired(), [0, 2, 1]);
     }
 }

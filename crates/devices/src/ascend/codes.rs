@@ -15,6 +15,8 @@ use super::library::Version;
 pub(super) const STREAM_SYNC_TIMEOUT: i32 = 507_046;
 /// Initialised before; older releases say so.
 pub(super) const REPEAT_INITIALIZE: i32 = 100_002;
+/// A graph that still runs cannot be destroyed.
+pub(super) const MODEL_RUNNING: i32 = 107_037;
 /// The interface is not there.
 pub(super) const API_NOT_SUPPORT: i32 = 200_001;
 /// A stream still has work.

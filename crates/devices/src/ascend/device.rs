@@ -22,8 +22,10 @@ use crate::{Collective, Device, DeviceError, Graph, GraphCost, MemoryUse, Progre
 
 /// How often a wait for a step shows a sign of life.
 const SLICE: Duration = Duration::from_millis(20);
-/// How long the rest of a step that could not be started is waited for.
+/// How long the rest of a step that failed is waited for.
 const SETTLE: Duration = Duration::from_millis(500);
+/// How often: a fault of the rest ends a wait, and says nothing about what is behind it.
+const SETTLE_TRIES: u32 = 3;
 /// One NPU. Lives and dies on the thread that opened it.
 pub struct AscendDevice {
     // Streams go first: destroying them ends all work on what follows.
@@ -31,6 +33,8 @@ pub struct AscendDevice {
     pub(super) update: Queue,
     pub(super) group: Option<Group>,
     pub(super) graphs: BTreeMap<GraphKey, Captured>,
+    /// Forgotten while they may still have been running; they go when nothing runs any more.
+    pub(super) forgotten: Vec<Captured>,
     /// For kernels of token rows and of logit rows.
     pub(super) prepared: [Prepared; 2],
     pub(super) model: Model,
@@ -43,6 +47,10 @@ pub struct AscendDevice {
     pub(super) graph_limit: Option<String>,
     pub(super) progress: Progress,
     pub(super) running: Running,
+    /// The graph of the step that runs.
+    pub(super) replaying: Option<GraphKey>,
+    /// Why the last step failed, if it did.
+    pub(super) failed: Option<Fault>,
     /// Rows of logits that the last step left.
     pub(super) logit_rows: usize,
     pub(super) api: Rc<Api>,
@@ -55,7 +63,7 @@ pub(super) enum Running {
     Nothing,
     /// A step with so many rows of logits.
     Step(usize),
-    /// The rest of a step that could not be started.
+    /// What is left of a step that failed, or could not be started.
     Rest,
 }
 
@@ -96,29 +104,56 @@ impl AscendDevice {
 
     pub(super) fn streams(&self) -> Streams<'_> {
         let (model, main, update, workspace) = (&self.model, &self.main, &self.update, &self.workspace);
-        Streams { model, main, update, workspace }
+        Streams { model, main, update, workspace, progress: &self.progress }
     }
 
     /// Refuses a step while another one is on the stream.
     fn begin(&mut self) -> Result<(), Fault> {
-        if self.running == Running::Rest {
-            self.settle();
+        match self.running {
+            Running::Nothing => Ok(()),
+            Running::Rest => self.settle(),
+            Running::Step(_) => {
+                let meaning = "the last step is still running; synchronise first".to_owned();
+                let (device, code) = (&self.properties.name, codes::STREAM_NOT_COMPLETE);
+                Err(error::own_fault(device, code, "step", meaning, RecoveryClass::Retry))
+            }
         }
-        if self.running == Running::Nothing {
-            return Ok(());
-        }
-        let meaning = "the last step is still running; synchronise first".to_owned();
-        let (device, code) = (&self.properties.name, codes::STREAM_NOT_COMPLETE);
-        Err(error::own_fault(device, code, "step", meaning, RecoveryClass::Retry))
     }
 
-    /// Waits a little for what a failed start has left on the stream.
-    fn settle(&mut self) {
-        // A fault of it is the failed start's own; the start has been reported.
-        if !matches!(self.main.synchronize_for(SETTLE), Ok(false)) {
-            self.running = Running::Nothing;
-            self.workspace.settled();
+    /// Waits a little for what a failed step has left on the stream. An error when it does not end: then only a new
+    /// stream helps.
+    fn settle(&mut self) -> Result<(), Fault> {
+        let mut last = None;
+        for _ in 0..SETTLE_TRIES {
+            match self.main.synchronize_for(SETTLE) {
+                Ok(true) => {
+                    self.idle();
+                    return Ok(());
+                }
+                Ok(false) => break,
+                Err(fault) => last = Some(fault),
+            }
         }
+        Err(last.unwrap_or_else(|| {
+            let meaning =
+                "what a failed step has left is still running; give the device new streams".to_owned();
+            let (device, code) = (&self.properties.name, codes::STREAM_NOT_COMPLETE);
+            error::own_fault(device, code, "step", meaning, RecoveryClass::Stream)
+        }))
+    }
+
+    /// Nothing runs any more: what was kept for it can go.
+    fn idle(&mut self) {
+        self.running = Running::Nothing;
+        self.forgotten.clear();
+        self.workspace.settled();
+    }
+
+    /// Keeps the fault of a step for whoever synchronises again, and says it.
+    fn fail(&mut self, fault: Fault) -> DeviceError {
+        self.running = Running::Rest;
+        self.failed = Some(fault.clone());
+        fault.into()
     }
 
     fn check(&self, inputs: &StepInputs) -> Result<(), DeviceError> {
@@ -138,6 +173,7 @@ impl AscendDevice {
         work: impl FnOnce(&mut Self) -> Result<(), Fault>,
     ) -> Result<(), DeviceError> {
         self.logit_rows = 0;
+        self.failed = None;
         self.staging.fill(&self.model.sizes, inputs, padding);
         self.running = Running::Rest;
         let rows = inputs.logit_rows.len();
@@ -152,23 +188,25 @@ impl AscendDevice {
                 Ok(())
             }
             Err(fault) => {
-                self.settle();
-                Err(fault.into())
+                let error = self.fail(fault);
+                // The start's own fault says more than one of its rest; what does not end now is met again.
+                self.settle().ok();
+                Err(error)
             }
         }
     }
 
     fn run_kernels(&mut self, kernels: std::ops::Range<usize>) -> Result<(), Fault> {
         let (model, main, update, workspace) = (&self.model, &self.main, &self.update, &self.workspace);
-        let streams = Streams { model, main, update, workspace };
+        let streams = Streams { model, main, update, workspace, progress: &self.progress };
         streams.run(kernels, &self.staging.shape, &mut self.prepared)
     }
 
     fn captured_sizes(&self, key: GraphKey) -> Result<(), DeviceError> {
         let sizes = &self.model.sizes;
         let max = match key.kind {
-            GraphKind::Decode => sizes.rows.min(sizes.logit_rows).min(sizes.sequences),
-            GraphKind::Mixed | GraphKind::Piecewise => sizes.rows,
+            GraphKind::Decode => sizes.decode_rows(),
+            GraphKind::Mixed | GraphKind::Piecewise => sizes.graph_rows(),
         };
         let actual = key.rows as usize;
         if actual == 0 || actual > max {
@@ -217,8 +255,7 @@ impl Device for AscendDevice {
         self.update = Queue::new(&self.api)?;
         // The old streams are gone, and with them all that ran on graphs and workspaces.
         self.graphs.clear();
-        self.workspace.settled();
-        self.running = Running::Nothing;
+        self.idle();
         Ok(())
     }
 
@@ -277,21 +314,39 @@ impl Stream for AscendDevice {
         let rest = graphs::kernels(&self.model, key.kind)..self.model.plan.kernels.len();
         self.start(inputs, padding, |device| {
             let (model, main, update) = (&device.model, &device.main, &device.update);
-            let streams = Streams { model, main, update, workspace: &device.workspace };
+            let (workspace, progress) = (&device.workspace, &device.progress);
+            let streams = Streams { model, main, update, workspace, progress };
             if let Some(captured) = device.graphs.get(&key) {
                 streams.replay(captured, &device.staging.shape, &mut device.prepared[0])?;
             }
             if rest.is_empty() { Ok(()) } else { device.run_kernels(rest) }
-        })
+        })?;
+        self.replaying = Some(key);
+        Ok(())
     }
 
     fn forget(&mut self, key: GraphKey) {
-        self.graphs.remove(&key);
+        let Some(graph) = self.graphs.remove(&key) else { return };
+        if self.running == Running::Rest {
+            // One that does not end is met again by the next step.
+            self.settle().ok();
+        }
+        // A graph that runs cannot be destroyed, and what it has baked in must stay.
+        if self.running != Running::Nothing {
+            self.forgotten.push(graph);
+        }
     }
 
     fn synchronize(&mut self, deadline: Duration) -> Result<(), DeviceError> {
-        let Running::Step(rows) = self.running else { return Ok(()) };
+        let Running::Step(rows) = self.running else {
+            // A step that failed did not end well because somebody asks again.
+            return self.failed.clone().map_or(Ok(()), |fault| Err(fault.into()));
+        };
         let begun = Instant::now();
+        // While the device computes, the host has time to get ready for the step that most likely follows.
+        if let Some(captured) = self.replaying.take().and_then(|key| self.graphs.get(&key)) {
+            self.streams().foresee(captured, &self.staging.shape);
+        }
         loop {
             let left = deadline.saturating_sub(begun.elapsed());
             match self.main.synchronize_for(left.min(SLICE)) {
@@ -303,16 +358,12 @@ impl Stream for AscendDevice {
                     return Err(error::own_fault(&self.properties.name, code, "step", meaning, class).into());
                 }
                 Ok(false) => self.progress.tick(),
-                Err(fault) => {
-                    self.running = Running::Nothing;
-                    self.workspace.settled();
-                    return Err(fault.into());
-                }
+                // Work behind the fault may go on.
+                Err(fault) => return Err(self.fail(fault)),
             }
         }
-        self.running = Running::Nothing;
+        self.idle();
         self.logit_rows = rows;
-        self.workspace.settled();
         self.progress.tick();
         Ok(())
     }

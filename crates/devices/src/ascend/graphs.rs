@@ -4,21 +4,27 @@
 //! so each attention stands in a task group of its own, and before a replay gets to it, a second stream gives it the
 //! step's lengths. Attentions wait for that in batches, each behind one event: the first batch is one attention, so that
 //! the device starts at once, and each further one is twice as large, since the device is busy with the one before while
-//! the host updates it. Piecewise graphs end before each attention, which runs eagerly.
+//! the host updates it. The calls of a next decode step are planned while the one before is computed, so that a replay only
+//! hands them over. Piecewise graphs end before each attention, which runs eagerly.
 //!
 //! Promises: what a graph has baked in (tensors, workspace, events) lives as long as the graph; a capture that fails
 //! leaves a stream that does not capture; an update that fails half-way does not leave the graph waiting.
 
+use std::cell::RefCell;
+use std::time::Duration;
+
 use updraft_core::Bytes;
 use updraft_core::graphs::{GraphKey, GraphKind};
 use updraft_core::program::Rows;
+use updraft_core::recovery::RecoveryClass;
 
-use super::error::Fault;
+use super::codes;
+use super::error::{self, Fault};
 use super::lower::{AttentionStep, AttentionTensors, Model, Prepared, Ready};
 use super::operators::Call;
 use super::runtime::{Event, GraphHandle, Slice, Stream, TaskGroup, Workspace, capture};
 use super::step::Shape;
-use crate::{Graph, GraphCost};
+use crate::{Graph, GraphCost, Progress};
 
 /// What a graph is thought to take for each of its operations before one was measured.
 const KERNEL_BYTES: u64 = 4 << 10;
@@ -26,15 +32,54 @@ const KERNEL_BYTES: u64 = 4 << 10;
 /// Attentions behind one event, at most.
 const LARGEST_BATCH: usize = 8;
 
+/// How long the device is given for the one update that is tried at the opening.
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
 /// One captured step.
 #[derive(Debug)]
 pub(super) struct Captured {
+    /// What the next step needs if it goes on where the last one stopped. Goes first: it refers to the rest.
+    foreseen: RefCell<Option<Foreseen>>,
     pieces: Vec<Piece>,
     pub(super) graph: Graph,
     /// Scratch memory that its operations were captured with.
     workspace: Option<Slice>,
     /// Calls that were captured, with their tensors.
-    _calls: Vec<Call>,
+    calls: Vec<Call>,
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        let mut still_running = false;
+        for Piece { graph, batches, .. } in self.pieces.drain(..) {
+            if !graph.destroy() {
+                still_running = true;
+                std::mem::forget(batches);
+            }
+        }
+        if still_running {
+            // The device may still use all of it, so it is lost to this process.
+            std::mem::forget(self.workspace.take());
+            std::mem::forget(std::mem::take(&mut self.calls));
+        }
+    }
+}
+
+/// Attention calls of a step that has not come yet, planned while the one before was running.
+#[derive(Debug)]
+struct Foreseen {
+    calls: Vec<Call>,
+    /// What the calls refer to.
+    _step: AttentionStep,
+    lengths: Vec<i64>,
+    lengths_kv: Vec<i64>,
+    stride: usize,
+}
+
+/// Where the attention calls of a replay come from.
+enum Source<'a> {
+    Foreseen(std::slice::Iter<'a, Call>),
+    Planned(AttentionStep),
 }
 
 /// A part of a step.
@@ -72,6 +117,8 @@ pub(super) struct Streams<'a> {
     /// Changes operations of graphs that run on the other one.
     pub(super) update: &'a Stream,
     pub(super) workspace: &'a Workspace,
+    /// Advances with each operation that was handed over: the first call of an operator may load it for seconds.
+    pub(super) progress: &'a Progress,
 }
 
 /// The kernels of a graph of this kind.
@@ -88,6 +135,12 @@ pub(super) fn estimate(model: &Model, key: GraphKey) -> GraphCost {
     let attentions = (0..kernels).filter(|kernel| model.attention(*kernel).is_some()).count();
     let streams = if key.kind == GraphKind::Piecewise { attentions + 1 } else { 1 };
     GraphCost { bytes: Bytes(kernels as u64 * KERNEL_BYTES), streams: streams as u32 }
+}
+
+impl Foreseen {
+    fn fits(&self, shape: &Shape) -> bool {
+        self.lengths_kv == shape.lengths_kv && self.lengths == shape.lengths && self.stride == shape.stride
+    }
 }
 
 impl Streams<'_> {
@@ -111,6 +164,7 @@ impl Streams<'_> {
                 workspace = workspace.max(call.workspace());
             }
             calls.push((kernel, planned));
+            self.progress.tick();
         }
         let workspace = self.workspace.lend(workspace)?;
         self.record(key, calls, workspace)
@@ -130,6 +184,7 @@ impl Streams<'_> {
             let mut then = None;
             let graph = capture(self.main, || {
                 for (kernel, planned) in rest.by_ref() {
+                    self.progress.tick();
                     match planned {
                         Planned::Call(call) => {
                             call.launch_in(workspace.as_ref(), self.main)?;
@@ -153,7 +208,7 @@ impl Streams<'_> {
             pieces.push(Piece { graph, batches, then });
         }
         let graph = Graph { key, cost: estimate(self.model, key), nodes };
-        Ok(Captured { pieces, graph, workspace, _calls: kept })
+        Ok(Captured { foreseen: RefCell::default(), pieces, graph, workspace, calls: kept })
     }
 
     /// The batch that the next captured attention belongs to; a new one begins with a wait for its event.
@@ -178,14 +233,16 @@ impl Streams<'_> {
         let sizes = &self.model.sizes;
         let sequences = match key.kind {
             GraphKind::Decode => key.rows as usize,
-            GraphKind::Mixed => (key.rows as usize).min(sizes.sequences),
+            // Rows of nobody are one sequence more.
+            GraphKind::Mixed => (key.rows as usize).min(sizes.sequences + 1),
             GraphKind::Piecewise => return Ok(None),
         };
         let mut lengths: Vec<i64> = (1..=sequences as i64).collect();
         if let Some(last) = lengths.last_mut() {
             *last = i64::from(key.rows);
         }
-        let lengths_kv = vec![sizes.positions as i64; sequences];
+        let longest = sizes.positions.max(key.rows as usize);
+        let lengths_kv = vec![longest as i64; sequences];
         let decodes = key.kind == GraphKind::Decode;
         AttentionStep::new(self.model, &lengths, &lengths_kv, sizes.table_stride(), decodes).map(Some)
     }
@@ -199,15 +256,47 @@ impl Streams<'_> {
     ) -> Result<(), Fault> {
         let decodes = captured.graph.key.kind == GraphKind::Decode
             || captured.graph.key.kind == GraphKind::Piecewise && shape.decodes;
-        let step = self.step(shape, decodes)?;
+        let foreseen = captured.foreseen.take().filter(|foreseen| foreseen.fits(shape));
+        let mut source = match &foreseen {
+            Some(foreseen) => Source::Foreseen(foreseen.calls.iter()),
+            None => Source::Planned(self.step(shape, decodes)?),
+        };
         for piece in &captured.pieces {
             piece.graph.execute(self.main)?;
-            self.update(piece, &step, captured.workspace.as_ref())?;
-            if let Some(kernel) = piece.then {
-                self.attend(kernel, shape.seen, &step, prepared)?;
+            self.progress.tick();
+            self.update(piece, &mut source, captured.workspace.as_ref())?;
+            if let (Some(kernel), Source::Planned(step)) = (piece.then, &source) {
+                self.attend(kernel, shape.seen, step, prepared)?;
             }
         }
         Ok(())
+    }
+
+    /// Plans the attention calls of the next step, if the one that is running decodes and every sequence goes on by one
+    /// token. Nothing is lost when the next step is another one.
+    pub(super) fn foresee(&self, captured: &Captured, shape: &Shape) {
+        if captured.graph.key.kind != GraphKind::Decode {
+            return;
+        }
+        let real = shape.lengths_kv.iter().take(shape.sequences).map(|length| length + 1);
+        let nobody = shape.lengths_kv.iter().skip(shape.sequences).copied();
+        let lengths_kv: Vec<i64> = real.chain(nobody).collect();
+        let fits = lengths_kv.iter().all(|length| *length <= self.model.sizes.positions as i64);
+        if fits {
+            // A refusal comes again, and is heard, when the step is there.
+            *captured.foreseen.borrow_mut() = self.plan(captured, shape, lengths_kv).ok();
+        }
+    }
+
+    fn plan(&self, captured: &Captured, shape: &Shape, lengths_kv: Vec<i64>) -> Result<Foreseen, Fault> {
+        let step = AttentionStep::new(self.model, &shape.lengths, &lengths_kv, shape.stride, true)?;
+        let batches = captured.pieces.iter().flat_map(|piece| &piece.batches);
+        let calls = batches
+            .flat_map(|batch| &batch.updates)
+            .filter_map(|update| Some((update, self.model.attention(update.kernel)?)))
+            .map(|(update, attention)| update.tensors.call(self.model, attention, &step))
+            .collect::<Result<_, _>>()?;
+        Ok(Foreseen { calls, _step: step, lengths: shape.lengths.clone(), lengths_kv, stride: shape.stride })
     }
 
     fn step(&self, shape: &Shape, decodes: bool) -> Result<AttentionStep, Fault> {
@@ -215,12 +304,12 @@ impl Streams<'_> {
     }
 
     /// Gives the attentions of a running graph the step's lengths, one after the other.
-    fn update(&self, piece: &Piece, step: &AttentionStep, workspace: Option<&Slice>) -> Result<(), Fault> {
+    fn update(&self, piece: &Piece, source: &mut Source<'_>, workspace: Option<&Slice>) -> Result<(), Fault> {
         let mut result = Ok(());
         for batch in &piece.batches {
             for update in &batch.updates {
                 if result.is_ok() {
-                    result = self.update_one(update, step, workspace);
+                    result = self.update_one(update, source, workspace);
                 }
             }
             // The graph waits for it, whatever became of the updates.
@@ -233,12 +322,17 @@ impl Streams<'_> {
     fn update_one(
         &self,
         update: &Update,
-        step: &AttentionStep,
+        source: &mut Source<'_>,
         workspace: Option<&Slice>,
     ) -> Result<(), Fault> {
         let Some(attention) = self.model.attention(update.kernel) else { return Ok(()) };
-        let call = update.tensors.call(self.model, attention, step)?;
-        update.group.update(self.update, || call.launch_in(workspace, self.update))
+        let put = |call: &Call| update.group.update(self.update, || call.launch_in(workspace, self.update));
+        let updated = match source {
+            Source::Foreseen(calls) => calls.next().map_or(Ok(()), put),
+            Source::Planned(step) => put(&update.tensors.call(self.model, attention, step)?),
+        };
+        self.progress.tick();
+        updated
     }
 
     /// Runs one attention eagerly.
@@ -254,7 +348,9 @@ impl Streams<'_> {
         else {
             return Ok(());
         };
-        tensors.call(self.model, attention, step)?.launch(self.workspace, self.main)
+        tensors.call(self.model, attention, step)?.launch(self.workspace, self.main)?;
+        self.progress.tick();
+        Ok(())
     }
 
     /// Runs kernels eagerly.
@@ -275,7 +371,10 @@ impl Streams<'_> {
                 continue;
             }
             match cache.get(self.model, kernel, rows)? {
-                Ready::Call(call) => call.launch(self.workspace, self.main)?,
+                Ready::Call(call) => {
+                    call.launch(self.workspace, self.main)?;
+                    self.progress.tick();
+                }
                 Ready::Attention(_) => {
                     let step = match &mut step {
                         Some(step) => step,
@@ -311,7 +410,12 @@ impl Streams<'_> {
         if let Some(group) = group {
             let call = tensors.call(self.model, attention, &step)?;
             group.update(self.update, || call.launch_in(workspace.as_ref(), self.update))?;
-            self.update.synchronize()?;
+            if !self.update.synchronize_for(PROBE_LIMIT)? {
+                let meaning =
+                    format!("the update of an operation in a graph is not done after {PROBE_LIMIT:?}");
+                let (device, code) = (&self.model.api().device, codes::STREAM_SYNC_TIMEOUT);
+                return Err(error::own_fault(device, code, "probe", meaning, RecoveryClass::Device));
+            }
         }
         drop(graph);
         Ok(())

@@ -1,8 +1,9 @@
 //! CANN's shared libraries, opened at run time.
 //!
 //! Promises: a [`Library`] has every function of CANN 8.1 that this backend calls, or does not exist; what came later is
-//! optional. Which library exports a function differs between releases, so each function is looked for in all libraries of
-//! its group. Libraries are never unloaded: CANN's own threads outlive its handles.
+//! optional. All libraries come out of one installation. Which library exports a function differs between releases, so
+//! each function is looked for in all libraries of its group. Libraries are never unloaded: CANN's own threads outlive
+//! its handles.
 //!
 //! Refuses to know: devices, faults, what functions do.
 
@@ -20,6 +21,7 @@ pub use chip::Chip;
 pub use search::SearchPath;
 
 use open::Group;
+use search::{BASE, RUNTIME};
 pub(super) use symbols::{Collectives, Executor, HcclComm, RootInfo, Runtime, Tensors};
 
 /// Why CANN cannot be loaded.
@@ -34,7 +36,7 @@ pub enum LibraryError {
     Open {
         /// What is missing: `runtime`, `operator base`, `operator`.
         group: &'static str,
-        /// Every candidate with the loader's answer.
+        /// Every folder that lacks some, every candidate with the loader's answer.
         tried: Vec<String>,
     },
     /// Functions are missing.
@@ -92,10 +94,11 @@ impl Library {
     /// # Errors
     /// When a library or a function is missing; all missing ones are named.
     pub fn load(search: &SearchPath) -> Result<Arc<Self>, LibraryError> {
-        let runtime = Group::open("runtime", search, &["libascendcl.so", "libacl_rt.so"])?;
-        let base = Group::open("operator base", search, &["libnnopbase.so"])?;
-        let operators = Group::open_operators(search)?;
-        let hccl = Group::open("collective", search, &["libhccl.so", "libhcomm.so"]).ok();
+        let installation = search.installation()?;
+        let runtime = Group::open("runtime", &installation, &RUNTIME)?;
+        let base = Group::open("operator base", &installation, &BASE)?;
+        let operators = Group::open_operators(&installation)?;
+        let hccl = Group::open("collective", &installation, &["libhccl.so", "libhcomm.so"]).ok();
         let mut missing = Vec::new();
         let functions = Runtime::find(&runtime, &mut missing);
         let tensors = Tensors::find(&base, &mut missing);

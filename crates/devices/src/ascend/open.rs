@@ -7,6 +7,7 @@ use std::sync::Arc;
 use updraft_core::Bytes;
 use updraft_core::graphs::GraphKind;
 use updraft_core::program::Program;
+use updraft_core::recovery::RecoveryClass;
 use updraft_kernels::tensor::TensorSource;
 
 use super::device::{AscendDevice, Running};
@@ -23,6 +24,7 @@ use crate::{GraphCost, Progress, Properties};
 
 /// Streams that graphs leave to everything else.
 const STREAM_RESERVE: u32 = 64;
+
 impl AscendDevice {
     /// Opens a device on the calling thread, lays out its memory and loads the weights.
     ///
@@ -36,7 +38,7 @@ impl AscendDevice {
         options: &AscendOptions,
         progress: &dyn Fn(Loaded),
     ) -> Result<Self, OpenError> {
-        check_options(options)?;
+        check_options(program, options)?;
         start(library)?;
         let device = format!("ascend:{}", options.ordinal);
         let api = Rc::new(Api { library: Arc::clone(library), device: device.clone() });
@@ -51,14 +53,20 @@ impl AscendDevice {
         let plan = Plan::of(program, &Installed { has: &has, chip, version: library.version() })?;
         let sizes = sizes(program, options);
         let mut pool = Pool::new(&api);
+        let signs = Progress::default();
+        let loaded = |sofar: Loaded| {
+            signs.tick();
+            progress(sofar);
+        };
         let model =
-            Model::load(operators, plan, program, source, options.compute, sizes, &mut pool, progress)?;
+            Model::load(operators, plan, program, source, options.compute, sizes, &mut pool, &loaded)?;
         let vocab = program.vocab as usize;
         let mut opened = Self {
             main: Stream::new(&api)?,
             update: Stream::new(&api)?,
             group: None,
             graphs: BTreeMap::new(),
+            forgotten: Vec::new(),
             prepared: [Prepared::default(), Prepared::default()],
             workspace: Workspace::new(&api),
             staging: Staging::new(&api, &sizes, vocab)?,
@@ -80,8 +88,10 @@ impl AscendDevice {
                 graph_name: "ACL graph",
             },
             graph_limit: None,
-            progress: Progress::default(),
+            progress: signs,
             running: Running::Nothing,
+            replaying: None,
+            failed: None,
             logit_rows: 0,
             model,
             api,
@@ -98,12 +108,14 @@ impl AscendDevice {
         }
         self.properties.graph_kinds = match self.streams().probe() {
             Ok(()) => vec![GraphKind::Decode, GraphKind::Mixed, GraphKind::Piecewise],
-            Err(fault) => {
+            // What only says that this cannot be done here; anything else is a device in trouble.
+            Err(fault) if matches!(fault.class, RecoveryClass::Unsupported | RecoveryClass::Graph) => {
                 let why =
                     "attention in a graph cannot be given new lengths, which takes driver 25.0.RC1 or newer";
                 self.graph_limit = Some(format!("{why}: {fault}"));
                 vec![GraphKind::Piecewise]
             }
+            Err(fault) => return Err(fault),
         };
         let left = self.handle.streams_left().or(chip.map(Chip::streams)).unwrap_or(0);
         let (free, _) = self.handle.memory()?;

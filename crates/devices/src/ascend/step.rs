@@ -37,6 +37,8 @@ pub(super) struct Shape {
     pub(super) lengths: Vec<i64>,
     /// Tokens of each sequence.
     pub(super) lengths_kv: Vec<i64>,
+    /// Sequences that are somebody's; those for nobody come behind them.
+    pub(super) sequences: usize,
     /// Blocks in a row of the block table.
     pub(super) stride: usize,
     /// Whether every sequence has one row.
@@ -107,11 +109,11 @@ impl Staging {
         for (to, slot) in slots.iter_mut().zip(&inputs.slots) {
             *to = slot.0 as i32;
         }
-        // Rows for nobody write to a block that is nobody's.
+        // Rows for nobody write to blocks that are nobody's; no slot may be written twice.
         for row in real..rows {
             tokens[row] = 0;
             positions[row] = 0;
-            slots[row] = (nobody + (row - real) % sizes.block_size) as i32;
+            slots[row] = (nobody + row - real) as i32;
         }
     }
 
@@ -131,6 +133,7 @@ impl Staging {
         let shape = &mut self.shape;
         shape.stride = if padding == Padding::None { largest.max(1) } else { sizes.table_stride() };
         shape.decodes = inputs.spans.iter().all(|span| span.row_count == 1);
+        shape.sequences = inputs.spans.len();
         shape.lengths.clear();
         shape.lengths_kv.clear();
         let tables = self.tables.integers();
@@ -157,7 +160,9 @@ impl Staging {
             Padding::OneSequence(_) if rows > real => {
                 if let Some(table) = free.next() {
                     let blocks = needed((rows - real) as u32).min(table.len());
-                    table[..blocks].fill(nobody);
+                    for (to, block) in table[..blocks].iter_mut().zip(nobody..) {
+                        *to = block;
+                    }
                     shape.lengths.push(rows as i64);
                     shape.lengths_kv.push((rows - real) as i64);
                     shape.decodes &= rows - real == 1;

@@ -1,6 +1,7 @@
 //! Troubles of a twin, on demand.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use crate::DeviceError;
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TwinTrouble {
-    /// The work ends in a fault.
+    /// The work ends in a fault, and there are no results.
     Fault(TwinFault),
+    /// The work is not even begun: handing it over fails.
+    Refused(TwinFault),
     /// The step takes this long.
     Hang(Duration),
     /// The logits are wrong, and nobody says so.
@@ -48,7 +51,28 @@ impl TwinFault {
 
 /// A switch that twins look at; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct TwinFaults(Arc<Mutex<Vec<Rule>>>);
+pub struct TwinFaults(Arc<Switch>);
+
+#[derive(Debug, Default)]
+struct Switch {
+    rules: Mutex<Vec<Rule>>,
+    /// Numbers of the twins that are open.
+    open: Mutex<Vec<u32>>,
+    is_tight: AtomicBool,
+}
+
+/// The memory of an open twin.
+#[derive(Debug)]
+pub(super) struct TwinMemory(TwinFaults, u32);
+
+impl Drop for TwinMemory {
+    fn drop(&mut self) {
+        let mut open = self.0.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = open.iter().position(|ordinal| *ordinal == self.1) {
+            open.swap_remove(place);
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Rule {
@@ -62,6 +86,22 @@ impl TwinFaults {
     /// At the moment `moment`, after it went well `skip` times, there is trouble `times` times.
     pub fn arm(&self, moment: Moment, skip: u32, times: u32, trouble: TwinTrouble) {
         self.rules().push(Rule { moment, trouble, skip, times });
+    }
+
+    /// From now on the memory of a device is too small for two: a twin cannot be opened while another one of
+    /// its number is open.
+    pub fn make_memory_tight(&self) {
+        self.0.is_tight.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the memory of a twin.
+    pub(super) fn take_memory(&self, device: &str, ordinal: u32) -> Result<TwinMemory, DeviceError> {
+        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.contains(&ordinal) && self.0.is_tight.load(Ordering::Relaxed) {
+            return Err(TwinFault { code: 18, class: RecoveryClass::Memory }.on(device).into());
+        }
+        open.push(ordinal);
+        Ok(TwinMemory(self.clone(), ordinal))
     }
 
     /// Whether trouble is still to come.
@@ -94,7 +134,7 @@ impl TwinFaults {
     /// The trouble of a moment that can only fail.
     pub(super) fn raise(&self, device: &str, moment: Moment) -> Result<(), DeviceError> {
         match self.take(moment) {
-            Some(TwinTrouble::Fault(fault)) => Err(fault.on(device).into()),
+            Some(TwinTrouble::Fault(fault) | TwinTrouble::Refused(fault)) => Err(fault.on(device).into()),
             Some(TwinTrouble::Hang(time)) => {
                 std::thread::sleep(time);
                 Ok(())
@@ -104,6 +144,6 @@ impl TwinFaults {
     }
 
     fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,6 @@
 //! Steps without graphs: their numbers, and what inputs are refused.
 
+use updraft_core::graphs::{GraphKey, GraphKind};
 use updraft_core::program::{Level, optimise};
 use updraft_core::{Blocks, Bytes, Tokens};
 use updraft_devices::ascend::{AscendOptions, Compute, footprint};
@@ -146,6 +147,34 @@ fn inputs_that_make_no_sense_are_refused_and_the_device_goes_on() {
 }
 
 #[test]
+fn every_operation_that_is_handed_over_is_a_sign_of_life() {
+    let tensors = models::tensors(Kind::LLAMA);
+    let mut device = device(Kind::LLAMA);
+    let progress = device.progress();
+    assert!(
+        progress.reading() as usize >= tensors.tensors.len() - 4,
+        "one for each weight, some of which are joined"
+    );
+    let sequence = Sequence::new(1, 20, 0);
+    let inputs = inputs(&[(&sequence, 0, 20)]);
+    let before = progress.reading();
+    device.stream().enqueue(&inputs).unwrap();
+    assert!(progress.reading() > before + 20, "{} since {before}", progress.reading());
+    device.stream().synchronize(std::time::Duration::from_secs(60)).unwrap();
+    for kind in [GraphKind::Decode, GraphKind::Piecewise] {
+        let key = GraphKey { kind, rows: 1 };
+        let before = progress.reading();
+        device.stream().capture(key).unwrap();
+        assert!(progress.reading() > before + 40, "planned and recorded");
+        let (before, one) = (progress.reading(), super::support::inputs(&[(&sequence, 19, 1)]));
+        device.stream().replay(key, &one).unwrap();
+        // The graph or its pieces, and two attentions.
+        assert!(progress.reading() >= before + 3, "{kind:?}");
+        device.stream().synchronize(std::time::Duration::from_secs(60)).unwrap();
+    }
+}
+
+#[test]
 fn a_step_on_the_stream_keeps_the_next_one_out() {
     let mut device = device(Kind::LLAMA);
     let sequence = Sequence::new(1, 20, 0);
@@ -161,8 +190,8 @@ fn a_step_on_the_stream_keeps_the_next_one_out() {
 fn memory_is_told_by_what_it_is_for() {
     let device = device(Kind::LLAMA);
     let memory = device.memory();
-    // Two layers, keys and values, two heads of 16 values, two bytes; one block more than asked for.
-    let kv = 2 * 2 * 2 * 16 * 2 * ((BLOCKS + 1) * BLOCK_SIZE) as u64;
+    // Two layers, keys and values, two heads of 64 values, two bytes; a slot more for each row of the largest graph.
+    let kv = 2 * 2 * 2 * 64 * 2 * (BLOCKS * BLOCK_SIZE + options().max_rows) as u64;
     assert!(memory.kv >= Bytes(kv) && memory.kv < Bytes(kv + 4096), "{memory:?}");
     assert!(memory.weights.0 > 100_000 && memory.activations.0 > 0, "{memory:?}");
     assert_eq!(device.properties().name, "ascend:0");

@@ -36,8 +36,15 @@ fn child_kernel() {
     let fault = fault(device.stream().synchronize(Duration::from_secs(60)));
     assert_eq!((fault.code, fault.class), (507_015, RecoveryClass::Stream), "{fault}");
     assert_eq!(fault.device, "ascend:0");
+    let again = device.stream().synchronize(Duration::from_secs(60));
+    assert_eq!(
+        again.map_err(|error| error.to_string()),
+        Err(fault.to_string()),
+        "it did not end well meanwhile"
+    );
     device.repair().expect("new streams");
     assert!(step(&mut device, &[(&sequence, 0, 20)]) == expected);
+    device.stream().synchronize(Duration::from_secs(60)).expect("the last step ended well");
 }
 
 #[test]
@@ -142,6 +149,58 @@ fn child_no_update() {
     let refused = device.stream().capture(GraphKey { kind: GraphKind::Decode, rows: 1 });
     assert!(matches!(refused, Err(DeviceError::GraphKind { kind: GraphKind::Decode, .. })));
     device.stream().capture(GraphKey { kind: GraphKind::Piecewise, rows: 8 }).expect("a graph");
+}
+
+#[test]
+fn a_device_that_is_lost_at_the_opening_is_not_taken_for_an_old_driver() {
+    let script = "operator=aclnnFusedInferAttentionScoreV3 phase=eager at=call code=507899";
+    in_child(Child::new("faults::child_lost_at_opening").set("ACL_SIM_FAULTS", script));
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_lost_at_opening() {
+    let (program, tensors) = (super::models::program(Kind::LLAMA), super::models::tensors(Kind::LLAMA));
+    let opened = super::support::open(&program, &tensors, &super::support::options());
+    let Err(updraft_devices::ascend::OpenError::Device(error)) = opened else { panic!("opened") };
+    let fault = fault::<()>(Err(error));
+    assert_eq!(fault.class, RecoveryClass::Process, "{fault}");
+    assert!(fault.text.contains("507899"), "{fault}");
+}
+
+#[test]
+fn a_graph_that_still_runs_is_destroyed_when_its_stream_is_gone() {
+    // The second eager attention is refused at its call (the first one belongs to the opening), while the piece before it
+    // hangs. There is room for the device's two streams, one more while they are replaced, and three pieces.
+    let script = "budget device=0 streams=6; operator=aclnnMm phase=replay hang; \
+                  operator=aclnnFusedInferAttentionScoreV3 phase=eager at=call nth=2 code=507000";
+    in_child(Child::new("faults::child_still_running").set("ACL_SIM_FAULTS", script));
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn child_still_running() {
+    let mut device = device(Kind::LLAMA);
+    let one = inputs(&[(&Sequence::new(1, 1, 0), 0, 1)]);
+    let key = GraphKey { kind: GraphKind::Piecewise, rows: 1 };
+    device.stream().capture(key).expect("three pieces");
+    let refused = fault(device.stream().replay(key, &one));
+    assert!(refused.text.contains("507000"), "{refused}");
+    let synchronised = fault(device.stream().synchronize(Duration::from_secs(60)));
+    assert_eq!(synchronised, refused, "a step that did not start has not ended well");
+    device.stream().forget(key);
+    let stuck = fault(device.stream().enqueue(&one));
+    assert_eq!(stuck.class, RecoveryClass::Stream, "{stuck}");
+    device.repair().expect("new streams");
+    let decode = GraphKey { kind: GraphKind::Decode, rows: 1 };
+    for key in [key, decode] {
+        device.stream().capture(key).expect("the streams of the old graph are free");
+    }
+    device.stream().replay(key, &one).expect("a replay");
+    device.stream().synchronize(Duration::from_secs(60)).expect("a step");
+    let replayed = logits(&device, 1);
+    device.run(&one).expect("a step");
+    assert!(logits(&device, 1) == replayed);
 }
 
 #[test]

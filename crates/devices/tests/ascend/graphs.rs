@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use updraft_core::graphs::{GraphKey, GraphKind};
 use updraft_core::step::StepInputs;
-use updraft_devices::ascend::AscendDevice;
+use updraft_devices::ascend::{AscendDevice, AscendOptions};
 use updraft_devices::{Device, DeviceError};
 
+use super::models;
 use super::models::Kind;
-use super::support::{Part, Sequence, device, inputs, logits, step};
+use super::support::{BLOCK_SIZE, Part, Sequence, device, inputs, logits, open, options, step};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -117,6 +118,45 @@ fn logits_are_only_fetched_for_rows_that_want_them() {
 }
 
 #[test]
+fn a_decode_graph_may_have_more_rows_than_a_step_has_sequences() {
+    let options = AscendOptions { max_sequences: 20, ..options() };
+    let mut device =
+        open(&models::program(Kind::LLAMA), &models::tensors(Kind::LLAMA), &options).expect("a device");
+    let sequences: Vec<_> = (0..20).map(|at| Sequence::new(at, 3, at)).collect();
+    let begun: Vec<Part<'_>> = sequences.iter().map(|sequence| (sequence, 0, 2)).collect();
+    step(&mut device, &begun);
+    let parts = last(&sequences, 1);
+    let expected = step(&mut device, &parts);
+    let large = key(GraphKind::Decode, 32);
+    device.stream().capture(large).expect("a graph");
+    for parts in [&parts[..], &parts[..1]] {
+        assert!(replay(&mut device, large, &inputs(parts)) == expected[..parts.len()]);
+    }
+    // As many sequences as there may be, and the one of nobody.
+    let mixed = key(GraphKind::Mixed, 64);
+    device.stream().capture(mixed).expect("a graph");
+    assert!(replay(&mut device, mixed, &inputs(&parts)) == expected);
+}
+
+#[test]
+fn rows_of_nobody_have_slots_of_their_own_however_many_they_are() {
+    // Sequences are shorter than what is filled up, and all blocks are taken.
+    let options =
+        AscendOptions { max_model_len: 2 * BLOCK_SIZE, blocks: updraft_core::Blocks(4), ..options() };
+    let mut device =
+        open(&models::program(Kind::LLAMA), &models::tensors(Kind::LLAMA), &options).expect("a device");
+    let sequences = [Sequence::new(1, 30, 0), Sequence::new(2, 30, 2)];
+    let whole = step(&mut device, &[(&sequences[0], 0, 30), (&sequences[1], 0, 30)]);
+    for kind in [GraphKind::Mixed, GraphKind::Piecewise, GraphKind::Decode] {
+        device.stream().capture(key(kind, 128)).expect("a graph");
+        let parts = inputs(&[(&sequences[0], 29, 1)]);
+        assert!(replay(&mut device, key(kind, 128), &parts) == whole[29..30], "{kind:?}");
+        let after = step(&mut device, &[(&sequences[1], 29, 1)]);
+        assert!(after == whole[59..60], "{kind:?}");
+    }
+}
+
+#[test]
 fn a_graph_takes_only_steps_of_its_kind_and_size() {
     let mut device = device(Kind::LLAMA);
     let sequences = started(&mut device);
@@ -128,7 +168,7 @@ fn a_graph_takes_only_steps_of_its_kind_and_size() {
     assert!(matches!(device.stream().replay(decode, &three), Err(DeviceError::TooMany { .. })));
     let prompt = inputs(&[(&sequences[0], 36, 2)]);
     assert!(matches!(device.stream().replay(decode, &prompt), Err(DeviceError::TooMany { .. })));
-    let large = key(GraphKind::Decode, 17);
+    let large = key(GraphKind::Decode, 129);
     assert!(matches!(device.stream().capture(large), Err(DeviceError::TooMany { .. })));
     replay(&mut device, decode, &one);
     device.stream().forget(decode);

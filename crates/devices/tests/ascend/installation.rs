@@ -1,6 +1,8 @@
 //! What an installation lacks is named.
 
-use updraft_devices::ascend::{Chip, Compute, Library, LibraryError, OpenError, SearchPath, facts};
+use updraft_devices::ascend::{
+    Chip, Compute, Library, LibraryError, OpenError, SearchPath, facts, footprint,
+};
 
 use super::children::{Child, in_child};
 use super::models::{self, Kind};
@@ -29,13 +31,45 @@ fn without_cann_the_error_says_what_was_tried_and_what_to_do() {
 
 #[test]
 fn a_library_that_is_no_library_is_named() {
-    let broken = folder("broken", &[]);
+    let broken = folder("broken", &NAMES[1..]);
     std::fs::write(broken.join("lib64/libascendcl.so"), "text").unwrap();
     let error = Library::load(&SearchPath::only(&broken)).unwrap_err();
     assert!(
         matches!(&error, LibraryError::Open { tried, .. } if tried[0].contains("lib64/libascendcl.so")),
         "{error}"
     );
+}
+
+#[test]
+fn an_explicit_folder_without_cann_is_not_made_up_for_by_another() {
+    let (partial, whole) = (folder("partial", &["libascendcl.so"]), folder("whole", &NAMES));
+    let variable = |name: &str| (name == "ASCEND_HOME_PATH").then(|| whole.clone());
+    let error = Library::load(&SearchPath::new(Some(&partial), &variable)).unwrap_err();
+    let message = error.to_string();
+    assert!(matches!(&error, LibraryError::Open { group: "operator base", .. }), "{message}");
+    for part in [partial.to_str().unwrap(), "libnnopbase.so and libopapi.so or libopapi_*.so"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(!message.contains(whole.to_str().unwrap()), "{message}");
+}
+
+#[test]
+fn all_libraries_come_from_the_first_installation_that_is_complete() {
+    let (partial, whole) = (folder("first", &[]), folder("second", &NAMES));
+    // Would be opened, and break, if libraries were taken wherever they lie.
+    std::fs::write(partial.join("lib64/libascendcl.so"), "text").unwrap();
+    std::fs::write(partial.join("lib64/libopapi_nn.so"), "text").unwrap();
+    let variable = |name: &str| match name {
+        "ASCEND_HOME_PATH" => Some(partial.clone()),
+        "ASCEND_TOOLKIT_HOME" => Some(whole.clone()),
+        _ => None,
+    };
+    let library = Library::load(&SearchPath::new(None, &variable)).unwrap();
+    assert!(library.has_operator("aclnnMm"));
+    // Whatever is wrong with a complete one is said, not passed over.
+    std::os::unix::fs::symlink(simulated(), partial.join("lib64/libnnopbase.so")).unwrap();
+    let error = Library::load(&SearchPath::new(None, &variable)).unwrap_err();
+    assert!(error.to_string().contains(partial.to_str().unwrap()), "{error}");
 }
 
 #[test]
@@ -69,6 +103,27 @@ fn options_that_no_device_can_meet_are_refused_with_the_reason() {
     options.block_size = updraft_core::Tokens(24);
     let error = open(&program, &tensors, &options).unwrap_err();
     assert!(error.to_string().contains("multiple of 16"), "{error}");
+    options.block_size = updraft_core::Tokens(1024);
+    open(&program, &tensors, &options).unwrap();
+}
+
+#[test]
+fn blocks_that_attention_does_not_take_for_unusual_heads_are_refused() {
+    let program = models::program(Kind::ODD_HEADS);
+    for (size, fits) in [(16, false), (64, false), (128, true), (512, true), (640, false)] {
+        let options =
+            updraft_devices::ascend::AscendOptions { block_size: updraft_core::Tokens(size), ..options() };
+        let message = footprint(&program, &options).map_err(|error| error.to_string());
+        match message {
+            Ok(_) => assert!(fits, "{size}"),
+            Err(message) => {
+                assert!(
+                    !fits && message.contains("96 values") && message.contains("128"),
+                    "{size}: {message}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

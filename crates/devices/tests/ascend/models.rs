@@ -34,8 +34,8 @@ const LLAMA: Kind = Kind {
     layers: 2,
     heads: 4,
     kv_heads: 2,
-    head_dim: 16,
-    pairs: 8,
+    head_dim: 64,
+    pairs: 32,
     pairing: RopePairing::Halves,
     window: None,
     head_norms: false,
@@ -47,6 +47,7 @@ impl Kind {
     pub(crate) const LLAMA: Self = LLAMA;
     pub(crate) const QWEN3: Self = Self { name: "qwen3", head_norms: true, ..LLAMA };
 
+    pub(crate) const ODD_HEADS: Self = Self { name: "odd heads", head_dim: 96, pairs: 48, ..LLAMA };
     pub(crate) const DEEP: Self = Self { name: "deep", layers: 24, ..LLAMA };
     pub(crate) const ALL: [Self; 7] = [
         LLAMA,
@@ -60,7 +61,7 @@ impl Kind {
             head_norms: true,
             ..LLAMA
         },
-        Self { name: "partial", pairs: 5, ..LLAMA },
+        Self { name: "partial", pairs: 20, ..LLAMA },
         Self { name: "gemma", gemma: true, head_norms: true, window: Some(7), ..LLAMA },
     ];
 }
@@ -104,7 +105,7 @@ pub(crate) fn program(kind: Kind) -> Program {
         w.p.ops.push(Op::WriteKv { layer, key, value });
         // The first layer sees everything, the second its window.
         let window = kind.window.filter(|_| layer == 1);
-        let scale = 0.3;
+        let scale = 0.1;
         w.p.ops.push(Op::Attention { layer, query, out: attended, heads: kind.heads, scale, window });
         w.product(&format!("{layer}.out"), attended, branch, false);
         w.residual(&format!("{layer}.behind attention"), hidden, branch, normed);

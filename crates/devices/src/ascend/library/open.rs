@@ -6,7 +6,8 @@ use std::path::Path;
 
 use libloading::os::unix::{Library as Handle, RTLD_GLOBAL, RTLD_LAZY};
 
-use super::{LibraryError, SearchPath};
+use super::LibraryError;
+use super::search::{Installation, OPERATORS};
 
 /// Libraries of one purpose. Never unloaded.
 pub(super) struct Group(Vec<(String, ManuallyDrop<Handle>)>);
@@ -15,30 +16,30 @@ impl Group {
     /// Opens whichever of the named libraries exist.
     pub(super) fn open(
         group: &'static str,
-        search: &SearchPath,
+        installation: &Installation,
         names: &[&str],
     ) -> Result<Self, LibraryError> {
         let mut opened = Self(Vec::new());
-        let mut tried = Vec::new();
+        let mut tried = installation.passed_over.clone();
         for name in names {
-            opened.open_first(search, name, &mut tried);
+            opened.open_first(installation, name, &mut tried);
         }
-        opened.or_error(group, names, tried)
+        opened.or_error(group, tried)
     }
 
     /// Opens the libraries of operators: users' own, those split by domain, the undivided one.
-    pub(super) fn open_operators(search: &SearchPath) -> Result<Self, LibraryError> {
+    pub(super) fn open_operators(installation: &Installation) -> Result<Self, LibraryError> {
         let mut opened = Self(Vec::new());
-        let mut tried = Vec::new();
-        for path in search.custom_operators().iter().chain(&search.split_operators()) {
+        let mut tried = installation.passed_over.clone();
+        for path in installation.custom_operators().iter().chain(&installation.split_operators()) {
             opened.add(path, &mut tried);
         }
-        opened.open_first(search, "libopapi.so", &mut tried);
-        opened.or_error("operator", &["libopapi.so", "libopapi_*.so"], tried)
+        opened.open_first(installation, OPERATORS, &mut tried);
+        opened.or_error("operator", tried)
     }
 
-    fn open_first(&mut self, search: &SearchPath, name: &str, tried: &mut Vec<String>) {
-        for path in search.candidates(name) {
+    fn open_first(&mut self, installation: &Installation, name: &str, tried: &mut Vec<String>) {
+        for path in installation.candidates(name) {
             if self.add(&path, tried) {
                 return;
             }
@@ -60,19 +61,8 @@ impl Group {
         }
     }
 
-    fn or_error(
-        self,
-        group: &'static str,
-        names: &[&str],
-        mut tried: Vec<String>,
-    ) -> Result<Self, LibraryError> {
-        if !self.0.is_empty() {
-            return Ok(self);
-        }
-        if tried.is_empty() {
-            tried.push(format!("{} (no such file in any folder)", names.join(", ")));
-        }
-        Err(LibraryError::Open { group, tried })
+    fn or_error(self, group: &'static str, tried: Vec<String>) -> Result<Self, LibraryError> {
+        if self.0.is_empty() { Err(LibraryError::Open { group, tried }) } else { Ok(self) }
     }
 
     /// Where a function begins, in the first library that has it.

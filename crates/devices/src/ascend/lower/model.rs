@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use updraft_core::Bytes;
+use updraft_core::graphs::LARGEST_BUCKET;
 use updraft_core::program::{Program, Rows};
 
 use super::attention::{MASK_BYTES, causal_mask};
@@ -21,6 +22,8 @@ use updraft_kernels::tensor::TensorSource;
 const KEPT_ROW_COUNTS: usize = 32;
 /// Integers that begin a piece of the packed row inputs on an aligned address.
 const ALIGNED_INTEGERS: usize = 16;
+/// Rows of a graph, at most: each of them may be nobody's, and then takes a slot of the cache that is nobody else's.
+const GRAPH_ROWS_MAX: usize = LARGEST_BUCKET as usize;
 
 /// Sizes that a device is made for.
 #[derive(Clone, Copy, Debug)]
@@ -36,19 +39,34 @@ pub(in crate::ascend) struct Sizes {
 }
 
 impl Sizes {
-    /// Blocks with the one that rows of nobody write to.
+    /// Rows of a graph, at most.
+    pub(in crate::ascend) fn graph_rows(&self) -> usize {
+        self.rows.min(GRAPH_ROWS_MAX)
+    }
+
+    /// Rows of a graph whose rows all are sequences with logits. There may be more than sequences in a step.
+    pub(in crate::ascend) fn decode_rows(&self) -> usize {
+        self.graph_rows().min(self.logit_rows)
+    }
+
+    /// Blocks that rows of nobody write to, each row to a slot of its own.
+    fn spare_blocks(&self) -> usize {
+        self.graph_rows().div_ceil(self.block_size)
+    }
+
+    /// Blocks with those that rows of nobody write to; these are the last ones.
     pub(in crate::ascend) fn all_blocks(&self) -> usize {
-        self.blocks + 1
+        self.blocks + self.spare_blocks()
     }
 
-    /// Blocks of the longest sequence.
+    /// Blocks of the longest sequence, which may be that of rows of nobody.
     pub(in crate::ascend) fn table_stride(&self) -> usize {
-        self.positions.div_ceil(self.block_size).max(1)
+        self.positions.div_ceil(self.block_size).max(self.spare_blocks()).max(1)
     }
 
-    /// Sequences with the one that rows of nobody make up.
+    /// Sequences of a step with those that rows of nobody make up: one, or one for each row.
     pub(in crate::ascend) fn table_rows(&self) -> usize {
-        self.sequences + 1
+        (self.sequences + 1).max(self.decode_rows())
     }
 
     /// Integers of the packed inputs of so many rows.

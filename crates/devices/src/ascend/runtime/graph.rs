@@ -2,12 +2,19 @@
 
 use std::ffi::c_void;
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::{Api, Stream};
+use crate::ascend::codes;
 use crate::ascend::error::Fault;
 
 /// `ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL`: other threads go on as they like.
 const THREAD_LOCAL: i32 = 1;
+
+/// How often a graph that still runs is asked to go: its stream was destroyed, and takes a moment to notice.
+const DESTROY_TRIES: u32 = 50;
+/// How long it is given in between.
+const DESTROY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A captured graph.
 #[derive(Debug)]
@@ -47,13 +54,38 @@ impl GraphHandle {
         let status = unsafe { (self.api.library.runtime.graph_execute_async)(self.handle, stream.handle()) };
         self.api.check(status, "aclmdlRIExecuteAsync")
     }
+
+    /// Destroys it. When it runs on nevertheless, it is left to run, and this says so: what it has baked in must stay.
+    pub(in crate::ascend) fn destroy(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
+        let handle = std::mem::replace(&mut self.handle, std::ptr::null_mut());
+        if handle.is_null() {
+            return true;
+        }
+        for _ in 0..DESTROY_TRIES {
+            // SAFETY: a live handle: it is given up only when this call has not refused.
+            let status = unsafe { (self.api.library.runtime.graph_destroy)(handle) };
+            if status == 0 {
+                return true;
+            }
+            // The message belongs to no fault that anybody hears of.
+            self.api.library.recent_message();
+            if status != codes::MODEL_RUNNING {
+                // The device is in trouble already, or gone; nothing runs there.
+                return true;
+            }
+            std::thread::sleep(DESTROY_PAUSE);
+        }
+        false
+    }
 }
 
 impl Drop for GraphHandle {
     fn drop(&mut self) {
-        // SAFETY: a live handle, given up here. Graphs are dropped only while no step is running, or after their
-        // stream was destroyed.
-        unsafe { (self.api.library.runtime.graph_destroy)(self.handle) };
+        self.end();
     }
 }
 
