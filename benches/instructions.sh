@@ -33,8 +33,9 @@ if [ -z "$program" ]; then
   program=$(cargo bench --quiet --bench decode_steps --no-run --message-format=json |
     python3 -c 'import json, sys
 for line in sys.stdin:
-    found = json.loads(line).get("executable") if line.startswith("{") else None
-    if found: print(found)' | tail -1)
+    artifact = json.loads(line) if line.startswith("{") else {}
+    if artifact.get("executable") and artifact["target"]["name"] == "decode_steps":
+        print(artifact["executable"])')
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
