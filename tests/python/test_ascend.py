@@ -23,9 +23,10 @@ MODEL = ROOT / "tests/fixtures/models/qwen3-bf16"
 STREAMS = 32
 TOKENS = 24
 VOCABULARY = 480
-# A fault and what follows may take this long; a step that hangs is given up after STEP_DEADLINE first.
-RECOVERY_SECONDS_MAX = 2.0
+# How long a step may take here: one that hangs is waited for twice.
 STEP_DEADLINE = "0.5"
+# A child is found dead, stopped or stuck within two seconds; a busy machine may take a moment longer to notice.
+DETECTED_SECONDS_MAX = 5.0
 
 
 @pytest.fixture(scope="session")
@@ -83,18 +84,18 @@ def complete(server, index, **options):
     return response.json()["choices"][0]["token_ids"]
 
 
-def all_streams(server):
+def all_streams(server, **options):
     with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-        return list(pool.map(lambda index: complete(server, index), range(STREAMS)))
+        return list(pool.map(lambda index: complete(server, index, **options), range(STREAMS)))
 
 
 @contextlib.contextmanager
-def streams_running(server):
+def streams_running(server, **options):
     """All streams, started; the block runs when some of them have tokens; yields a list that gets the results."""
     results = []
     before = server.metric("vllm:generation_tokens_total") or 0
     with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
-        running = [pool.submit(complete, server, index) for index in range(STREAMS)]
+        running = [pool.submit(complete, server, index, **options) for index in range(STREAMS)]
         server.wait_for_metric("vllm:generation_tokens_total", lambda value: (value or 0) >= before + 2 * STREAMS)
         yield results
         results.extend(stream.result() for stream in running)
@@ -290,15 +291,19 @@ def children(server):
 def test_a_child_that_dies_or_stops_is_replaced(ascend, undisturbed, blow, device):
     for _ in range(RUNS):
         server = ascend("--executor-isolation", "process", "--device", device)
-        expected = undisturbed if device == "ascend" else all_streams(server)
-        with streams_running(server) as results:
+        # The CPU is so fast that short streams would be over before the blow.
+        options = {} if device == "ascend" else {"max_tokens": 400}
+        expected = undisturbed if device == "ascend" else all_streams(server, **options)
+        with streams_running(server, **options) as results:
             before = children(server)
             assert len(before) == 1, before
             os.kill(before[0], blow)
             started = time.monotonic()
+            while children(server) == before:
+                assert time.monotonic() < started + DETECTED_SECONDS_MAX, server.log()
+                time.sleep(0.02)
         taken = time.monotonic() - started
         assert results == expected, server.log()
-        assert children(server) != before
         recovered(server)
         print(f"{device} {blow.name}: all streams ended {taken:.2f} s after it")
         assert server.stop() == 0, server.log()

@@ -82,8 +82,8 @@ impl Fitted {
                 let level = level(config.platform.optimiser_level);
                 let (program, report) = optimise(&checkpoint.program, level);
                 ascend::check_program(&npu.library, &program, npu.chip())?;
-                let share = config.memory.gpu_memory_utilization;
-                let facts = measure::facts_on_an_npu(&checkpoint, &program, npu.facts.as_ref(), share);
+                let known = npu.facts.as_ref();
+                let facts = measure::facts_on_an_npu(config, &checkpoint, &program, compute, known)?;
                 (program, Some(report), Types::Ascend(compute), facts)
             }
         };

@@ -1,15 +1,16 @@
 //! Measures of a model that its memory depends on.
 
-use updraft_core::Bytes;
 use updraft_core::program::{Program, Rows};
-use updraft_devices::ascend::AscendFacts;
+use updraft_core::{Blocks, Bytes};
+use updraft_devices::ascend::{AscendFacts, AscendOptions, Compute, OpenError, footprint};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
 use updraft_kernels::tensor::TensorSource as _;
 use updraft_models::Checkpoint;
 
+use super::assemble::PROMPT_LOGIT_ROWS;
 use super::machine;
-use super::memory_plan::Facts;
+use super::memory_plan::{self, Facts};
 use crate::config::Config;
 use crate::config::device::Target;
 use crate::config::memory::KvCacheType;
@@ -57,25 +58,47 @@ pub(in crate::commands) fn facts(checkpoint: &Checkpoint, shape: Shape) -> Facts
 
 /// Measures of the model on an NPU, and the share of its memory that may be used; a child process does not
 /// know that memory, and is told its plan.
+///
+/// # Errors
+/// When the device could not be opened with these options whatever its memory.
 pub(in crate::commands) fn facts_on_an_npu(
+    config: &Config,
     checkpoint: &Checkpoint,
     program: &Program,
+    compute: Compute,
     npu: Option<&AscendFacts>,
-    share: f64,
-) -> Facts {
-    let values = |shape: &[u32]| shape.iter().map(|&side| u64::from(side)).product::<u64>();
-    let weights: u64 = program.weights.iter().map(|weight| values(&weight.shape)).sum();
+) -> Result<Facts, OpenError> {
+    let block_size = memory_plan::block_size(config, Target::Ascend);
+    let kv_token = Bytes(kv_values(program) * HALF_BYTES as u64);
+    let sequences = config.scheduling.max_num_seqs;
+    // With one block, what is more than it in the cache is there for rows of nobody.
+    let smallest = footprint(
+        program,
+        &AscendOptions {
+            ordinal: 0,
+            compute,
+            blocks: Blocks(1),
+            block_size,
+            max_rows: config.scheduling.batched_tokens(Target::Ascend) as usize,
+            max_logit_rows: (sequences + PROMPT_LOGIT_ROWS.0) as usize,
+            max_sequences: sequences as usize,
+            max_model_len: checkpoint.config.context_length.0 as usize,
+            avoid: Vec::new(),
+        },
+    )?;
+    let nobody = smallest.kv.0.saturating_sub(kv_token.0 * u64::from(block_size.0));
     // Logits are read as singles.
     let logits = u64::from(program.vocab) * size_of::<f32>() as u64;
-    Facts {
+    let share = config.memory.gpu_memory_utilization;
+    Ok(Facts {
         target: Target::Ascend,
         context: checkpoint.config.context_length,
-        weights: Bytes(weights * HALF_BYTES as u64),
-        kv_token: Bytes(kv_values(program) * HALF_BYTES as u64),
+        weights: Bytes(smallest.weights.0 + nobody),
+        kv_token,
         activation_row: row(program, Rows::Tokens, HALF_BYTES),
         logit_row: Bytes(row(program, Rows::Logits, HALF_BYTES).0 + logits),
         free: npu.map(|facts| Bytes((facts.memory_free.0 as f64 * share) as u64)),
-    }
+    })
 }
 
 /// Values that one token leaves in the KV cache.

@@ -133,7 +133,7 @@ pub(in crate::commands) enum PlanError {
 /// Makes the plan.
 pub(in crate::commands) fn plan(config: &Config, facts: &Facts) -> Result<MemoryPlan, PlanError> {
     let wanted = wanted_length(config, facts)?;
-    let block_size = config.memory.block_size.map_or(default_block_size(facts.target), Tokens);
+    let block_size = block_size(config, facts.target);
     let room = kv_room(config, facts, wanted.0, block_size)?;
     let block_bytes = facts.kv_token.0.max(1).saturating_mul(u64::from(block_size.0));
     // Slots are numbered in 32 bits.
@@ -179,11 +179,15 @@ impl MemoryPlan {
     }
 }
 
-fn default_block_size(target: Target) -> Tokens {
-    match target {
-        Target::Cpu => BLOCK_SIZE_CPU,
-        Target::Ascend => BLOCK_SIZE_NPU,
-    }
+/// Tokens in a block: as asked for, or as suits the device.
+pub(super) fn block_size(config: &Config, target: Target) -> Tokens {
+    config.memory.block_size.map_or(
+        match target {
+            Target::Cpu => BLOCK_SIZE_CPU,
+            Target::Ascend => BLOCK_SIZE_NPU,
+        },
+        Tokens,
+    )
 }
 
 /// Whether a length may be cut to what fits.

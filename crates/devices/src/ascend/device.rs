@@ -74,15 +74,6 @@ impl AscendDevice {
         self.graph_limit.as_deref()
     }
 
-    /// The device's memory that nobody uses, and all of it.
-    ///
-    /// # Errors
-    /// When the device refuses.
-    pub fn memory_info(&self) -> Result<(Bytes, Bytes), DeviceError> {
-        let (free, total) = self.handle.memory()?;
-        Ok((Bytes(free), Bytes(total)))
-    }
-
     /// The first rows of a buffer of the program as the last step left them, for those who look for an error.
     ///
     /// # Errors
