@@ -7,7 +7,7 @@
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
-use updraft_kernels::activations::{Activations, InputForm};
+use updraft_kernels::activations::Activations;
 use updraft_kernels::matrix::{PackedMatrix, Precision};
 use updraft_kernels::tensor::{ElementType, TensorView};
 
@@ -59,8 +59,7 @@ fn product(bencher: Bencher<'_, '_>, Case { element, shape }: Case, rows: usize)
     let matrix = pack(element, shape);
     let input: Vec<f32> = (0..rows * shape[1]).map(|at| (at % 97) as f32 / 97.0 - 0.5).collect();
     let mut activations = Activations::with_capacity(rows, shape[1]);
-    let quantized = matrix.needs_quantized_input();
-    activations.fill(&input, shape[1], InputForm::serving(quantized, !quantized));
+    activations.fill(&input, shape[1], matrix.input_form());
     let mut out = vec![0.0; rows * shape[0]];
     let operations = 2 * rows * shape[0] * shape[1];
     let bencher = if rows == 1 {

@@ -73,5 +73,5 @@ fn quantise_input(bencher: Bencher<'_, '_>, width: usize) {
     let (input, mut activations) = (values(width), Activations::with_capacity(1, width));
     bencher
         .counter(ItemsCount::new(width))
-        .bench_local(|| activations.fill(black_box(&input), width, InputForm::Quantized));
+        .bench_local(|| activations.fill(black_box(&input), width, InputForm::QUANTIZED));
 }

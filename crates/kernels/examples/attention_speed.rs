@@ -18,7 +18,7 @@ use updraft_kernels::team::{Pinning, SharedRows, Team};
 /// Query heads, key heads and values of a head, as in small models of three families.
 const SHAPES: [[usize; 3]; 3] = [[9, 3, 64], [4, 1, 256], [16, 8, 128]];
 const CONTEXT: usize = 1024;
-const BLOCK_SIZE: usize = 16;
+const BLOCK_SIZE: usize = 64;
 const BARRIERS: u32 = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use updraft_kernels::activations::{Activations, InputForm};
+use updraft_kernels::activations::Activations;
 use updraft_kernels::cpu_features::Isa;
 use updraft_kernels::matrix::{PackedMatrix, Precision};
 use updraft_kernels::tensor::{ElementType, TensorView};
@@ -53,7 +53,7 @@ fn measure(
         }
         let input: Vec<f32> = (0..batch * shape[1]).map(|at| (at % 97) as f32 / 97.0 - 0.5).collect();
         let mut activations = Activations::with_capacity(batch, shape[1]);
-        let form = InputForm::serving(matrix.needs_quantized_input(), !matrix.needs_quantized_input());
+        let form = matrix.input_form();
         let filling = best(|| activations.fill(&input, shape[1], form));
         let mut out = vec![0.0; batch * shape[0]];
         let seconds = best(|| matrix.multiply_all(&activations, None, &mut out, shape[0])).as_secs_f64();

@@ -10,8 +10,13 @@
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 
+mod form;
+mod split;
 #[cfg(test)]
 mod tests;
+
+pub use form::InputForm;
+pub(crate) use split::{SPLIT_BLOCK, SPLIT_STEP_WORDS, part_words};
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -25,37 +30,6 @@ pub const GROUP: usize = 32;
 
 /// Rows that are interleaved with each other; the last rows form smaller blocks.
 pub(crate) const ROW_BLOCK: usize = 8;
-
-/// Which forms of the rows a product will read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputForm {
-    /// Single precision only.
-    Float,
-    /// 8-bit integers with scales only.
-    Quantized,
-    /// Both, for an input that several kinds of matrices share.
-    Both,
-}
-
-impl InputForm {
-    /// The form that serves matrices of which some need quantised input and some plain.
-    #[must_use]
-    pub fn serving(any_quantized: bool, any_float: bool) -> Self {
-        match (any_quantized, any_float) {
-            (true, true) => Self::Both,
-            (true, false) => Self::Quantized,
-            (false, _) => Self::Float,
-        }
-    }
-
-    fn has_floats(self) -> bool {
-        self != Self::Quantized
-    }
-
-    fn has_groups(self) -> bool {
-        self != Self::Float
-    }
-}
 
 /// 32 quantised values of one row, with everything a kernel needs to know about them: one cache line.
 #[derive(Clone, Copy, Debug)]
@@ -90,14 +64,15 @@ impl QuantizedGroup {
 // SAFETY: numbers only, every bit pattern is a value; 16 words of 4 bytes leave no padding.
 unsafe impl Plain for QuantizedGroup {}
 
-/// Input rows of a matrix product, in one or both forms.
+/// Input rows of a matrix product, in one or several forms.
 #[derive(Debug, Default)]
 pub struct Activations {
     rows: usize,
     cols: usize,
-    form: Option<InputForm>,
+    form: InputForm,
     floats: AlignedVec<f32>,
     groups: AlignedVec<QuantizedGroup>,
+    halves: AlignedVec<u32>,
 }
 
 impl Activations {
@@ -108,6 +83,7 @@ impl Activations {
         Self {
             floats: AlignedVec::zeroed(rows.next_multiple_of(ROW_BLOCK) * cols),
             groups: AlignedVec::zeroed(rows.next_multiple_of(ROW_BLOCK) * cols.div_ceil(GROUP)),
+            halves: AlignedVec::zeroed(rows.next_multiple_of(SPLIT_BLOCK) * split::row_words(cols)),
             ..Self::default()
         }
     }
@@ -122,7 +98,11 @@ impl Activations {
         if form.has_groups() && self.groups.len() < room * cols.div_ceil(GROUP) {
             self.groups = AlignedVec::zeroed(room * cols.div_ceil(GROUP));
         }
-        (self.rows, self.cols, self.form) = (rows, cols, Some(form));
+        let halves = rows.next_multiple_of(SPLIT_BLOCK) * split::row_words(cols);
+        if form.has_halves() && self.halves.len() < halves {
+            self.halves = AlignedVec::zeroed(halves);
+        }
+        (self.rows, self.cols, self.form) = (rows, cols, form);
         ActivationRows {
             rows,
             cols,
@@ -130,6 +110,7 @@ impl Activations {
             isa: Isa::selected().unwrap_or(Isa::Portable),
             floats: self.floats.start_ptr(),
             groups: self.groups.start_ptr(),
+            halves: self.halves.start_ptr(),
             scratch: PhantomData,
         }
     }
@@ -156,16 +137,10 @@ impl Activations {
         self.cols
     }
 
-    /// True if products that read quantised rows can use this input.
+    /// Forms that the rows were written in.
     #[must_use]
-    pub fn has_quantized(&self) -> bool {
-        self.form.is_some_and(InputForm::has_groups)
-    }
-
-    /// True if products that read plain rows can use this input.
-    #[must_use]
-    pub fn has_floats(&self) -> bool {
-        self.form.is_some_and(InputForm::has_floats)
+    pub fn form(&self) -> InputForm {
+        self.form
     }
 
     /// The plain values of a block, `[cols][block.width]`.
@@ -177,6 +152,15 @@ impl Activations {
     pub(crate) fn group_block(&self, block: RowBlock) -> &[QuantizedGroup] {
         let groups = self.cols.div_ceil(GROUP);
         &self.groups[block.first * groups..(block.first + block.width) * groups]
+    }
+}
+
+impl Activations {
+    /// The split values of sixteen rows from `first` on (a multiple of sixteen): `[steps][2][16][16]` words.
+    /// What stands in rows that there are not is arbitrary.
+    pub(crate) fn split_block(&self, first: usize) -> &[u32] {
+        let row = split::row_words(self.cols);
+        &self.halves[first * row..(first + SPLIT_BLOCK) * row]
     }
 }
 
@@ -234,6 +218,7 @@ pub struct ActivationRows<'a> {
     isa: Isa,
     floats: NonNull<f32>,
     groups: NonNull<QuantizedGroup>,
+    halves: NonNull<u32>,
     scratch: PhantomData<&'a mut Activations>,
 }
 
@@ -274,6 +259,12 @@ impl ActivationRows<'_> {
             let start = unsafe { self.groups.add(first) };
             dispatch(self.isa, QuantizeRow { values, start, stride: block.width });
         }
+        if self.form.has_halves() {
+            let first = row / SPLIT_BLOCK * SPLIT_BLOCK;
+            // SAFETY: `begin` made room for whole blocks of rows, one behind the other.
+            let block = unsafe { self.halves.add(first * split::row_words(self.cols)) };
+            dispatch(self.isa, SplitRow { values, block, row: row - first });
+        }
     }
 }
 
@@ -299,6 +290,25 @@ impl Task for QuantizeRow<'_> {
             // inside the scratch and belong to the row.
             unsafe { self.start.add(group * self.stride).write(quantize(values)) };
         }
+    }
+}
+
+/// Splits a row of a block.
+struct SplitRow<'a> {
+    values: &'a [f32],
+    block: NonNull<u32>,
+    row: usize,
+}
+
+impl Task for SplitRow<'_> {
+    type Output = ();
+    const INTEGER_DOTS: bool = false;
+
+    #[inline(always)]
+    fn run<V: Vectors>(self, _: V) {
+        // SAFETY: `ActivationRows::write` is the only maker of this task; it argues that these places are inside the
+        // scratch and belong to the row.
+        unsafe { split::write(self.values, self.block, self.row) };
     }
 }
 

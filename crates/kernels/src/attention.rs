@@ -22,6 +22,8 @@ mod plan;
 #[cfg(test)]
 mod tests;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod tile_unit;
 
 pub use plan::{Plan, Span};
 
@@ -30,7 +32,9 @@ use crate::lanes::{Kernel, LANES, Lanes, Simd};
 use crate::memory::AlignedVec;
 use crate::team::{SharedRows, Worker};
 
-use cells::{Cells, DotBf16, WideBf16, WideF16, WideF32};
+use cells::{DotBf16, WideBf16, WideF16, WideF32};
+use item::Products;
+use tile::InLanes;
 
 /// Positions of an independent partial result.
 pub const SEGMENT: usize = 256;
@@ -107,7 +111,7 @@ impl Attention<'_> {
         scratch.fit(self.shape);
         for range in worker.share(self.plan.items.len(), 1) {
             for item in &self.plan.items[range] {
-                simd.run(RunItem { attention: self, item, scratch });
+                self.item(simd, item, scratch);
             }
         }
         if self.plan.merges.is_empty() {
@@ -125,7 +129,7 @@ impl Attention<'_> {
 /// A worker's own memory: query vectors in the form that products take, and results on their way.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// `[vectors][padded]`, in the cache's form.
+    /// Room for `[vectors][padded]`, in the form that products take.
     queries: AlignedVec<u32>,
     /// Of the segment being computed.
     segment: item::State,
@@ -145,7 +149,7 @@ impl Scratch {
     }
 
     fn fit(&mut self, shape: Shape) {
-        let (vectors, padded) = (plan::vectors_max(&shape), shape.padded());
+        let (vectors, padded) = (plan::vectors_max(&shape).next_multiple_of(LANES), shape.padded());
         if self.queries.len() < vectors * padded {
             self.queries = AlignedVec::zeroed(vectors * padded);
         }
@@ -154,30 +158,60 @@ impl Scratch {
     }
 }
 
-struct RunItem<'a, 'b> {
+impl Attention<'_> {
+    /// Computes an item with the products that suit the machine and the cache: the same for all items of a layer.
+    fn item(&self, simd: Simd, item: &plan::Item, scratch: &mut Scratch) {
+        match self.cache.kind() {
+            #[cfg(target_arch = "x86_64")]
+            KvType::Bf16 if let Some(unit) = simd.tile_unit() => {
+                if !tile_unit::suits(self.cache) {
+                    return simd.run(RunItem { products: InLanes(WideBf16), attention: self, item, scratch });
+                }
+                unit.with_registers(|registers| {
+                    let products = tile_unit::InTiles(registers);
+                    simd.run(RunItem { products, attention: self, item, scratch });
+                });
+            }
+            KvType::F32 => simd.run(RunItem { products: InLanes(WideF32), attention: self, item, scratch }),
+            KvType::F16 => simd.run(RunItem { products: InLanes(WideF16), attention: self, item, scratch }),
+            KvType::Bf16 => simd.run(RunBf16 { attention: self, item, scratch }),
+        }
+    }
+}
+
+struct RunItem<'a, 'b, P> {
+    products: P,
     attention: &'a Attention<'b>,
     item: &'a plan::Item,
     scratch: &'a mut Scratch,
 }
 
-impl Kernel for RunItem<'_, '_> {
+impl<P: Products> Kernel for RunItem<'_, '_, P> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
-        match self.attention.cache.kind() {
-            KvType::F32 => self.with(l, WideF32),
-            KvType::F16 => self.with(l, WideF16),
-            KvType::Bf16 if L::DOT_BF16 => self.with(l, DotBf16),
-            KvType::Bf16 => self.with(l, WideBf16),
-        }
+        item::run(l, self.products, self.attention, self.item, self.scratch);
     }
 }
 
-impl RunItem<'_, '_> {
+/// An item on a cache of bf16, whose products depend on what the lanes can do.
+struct RunBf16<'a, 'b> {
+    attention: &'a Attention<'b>,
+    item: &'a plan::Item,
+    scratch: &'a mut Scratch,
+}
+
+impl Kernel for RunBf16<'_, '_> {
+    type Output = ();
+
     #[inline(always)]
-    fn with<L: Lanes, C: Cells>(self, l: L, cells: C) {
-        item::run(l, cells, self.attention, self.item, self.scratch);
+    fn run<L: Lanes>(self, l: L) {
+        if L::DOT_BF16 {
+            item::run(l, InLanes(DotBf16), self.attention, self.item, self.scratch);
+        } else {
+            item::run(l, InLanes(WideBf16), self.attention, self.item, self.scratch);
+        }
     }
 }
 

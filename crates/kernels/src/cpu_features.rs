@@ -23,6 +23,8 @@ pub enum Isa {
     AvxVnni,
     /// AVX-512 (F, BW, DQ, VL, VNNI) with all of AVX2: 512-bit vectors with integer dot products.
     Avx512,
+    /// AVX-512 with BF16, and the matrix unit (AMX) for products of numbers of half width.
+    Amx,
 }
 
 /// Why the forced instruction set cannot be used.
@@ -39,7 +41,7 @@ pub struct IsaError {
 
 impl Isa {
     /// Every set, slowest first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512];
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Amx];
 
     /// The set that this process uses: the fastest one that the machine has, or the one that the environment
     /// forces.
@@ -61,6 +63,7 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::AvxVnni => "avxvnni",
             Self::Avx512 => "avx512",
+            Self::Amx => "amx",
         }
     }
 
@@ -72,6 +75,7 @@ impl Isa {
             Self::Avx2 => has_avx2(),
             Self::AvxVnni => has_avx2() && has_avx_vnni(),
             Self::Avx512 => has_avx2() && has_avx512(),
+            Self::Amx => Self::Avx512.is_available() && has_amx(),
         }
     }
 
@@ -124,6 +128,11 @@ fn has_avx512() -> bool {
         && is_x86_feature_detected!("avx512vnni")
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_amx() -> bool {
+    is_x86_feature_detected!("avx512bf16") && crate::tile_unit::TileUnit::get().is_some()
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx2() -> bool {
     false
@@ -136,6 +145,11 @@ fn has_avx_vnni() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx512() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_amx() -> bool {
     false
 }
 

@@ -194,6 +194,12 @@ impl KvCache {
         self.values.vectors(self.first_word(block, head, sub), self.sub_block_words())
     }
 
+    /// Values of a sub-block and of the next one in its block.
+    pub(crate) fn values_of_two(&self, block: usize, head: usize, sub: usize) -> &[[u32; LANES]] {
+        assert!((sub + 2) * SUB_BLOCK <= self.geometry.block_size, "sub-block {sub} has none behind it");
+        self.values.vectors(self.first_word(block, head, sub), 2 * self.sub_block_words())
+    }
+
     /// Values of a head with its padding.
     pub(crate) fn padded_dim(&self) -> usize {
         self.geometry.head_dim.next_multiple_of(LANES)

@@ -21,6 +21,8 @@ mod portable;
 mod tests;
 
 use crate::cpu_features::{Isa, IsaError};
+#[cfg(target_arch = "x86_64")]
+use crate::tile_unit::TileUnit;
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
@@ -38,6 +40,8 @@ enum Level {
     Avx512,
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
+    #[cfg(target_arch = "x86_64")]
+    Amx(TileUnit),
 }
 
 impl Simd {
@@ -61,6 +65,7 @@ impl Simd {
             Isa::Avx2 | Isa::AvxVnni => Level::Avx2,
             Isa::Avx512 if has_bf16_dot() && has_fast_bf16_dot() => Level::Avx512Bf16,
             Isa::Avx512 => Level::Avx512,
+            Isa::Amx => Level::Amx(TileUnit::get()?),
         };
         #[cfg(not(target_arch = "x86_64"))]
         let level = Level::Portable;
@@ -79,6 +84,15 @@ impl Simd {
         all
     }
 
+    /// The matrix unit, where kernels shall use it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn tile_unit(self) -> Option<TileUnit> {
+        match self.0 {
+            Level::Amx(unit) => Some(unit),
+            _ => None,
+        }
+    }
+
     /// Runs a kernel on these vectors.
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
@@ -91,7 +105,7 @@ impl Simd {
             Level::Avx512 => unsafe { avx512::enter(kernel) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above, and the machine has AVX512-BF16.
-            Level::Avx512Bf16 => unsafe { avx512::enter_bf16(kernel) },
+            Level::Avx512Bf16 | Level::Amx(_) => unsafe { avx512::enter_bf16(kernel) },
         }
     }
 }

@@ -19,3 +19,5 @@ pub mod matrix;
 pub mod memory;
 pub mod team;
 pub mod tensor;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod tile_unit;

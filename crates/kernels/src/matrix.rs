@@ -17,6 +17,8 @@ mod output;
 mod pack;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod tile_unit;
 pub(crate) mod vectors;
 
 use std::ops::Range;
@@ -25,16 +27,20 @@ use thiserror::Error;
 
 pub use output::OutputRows;
 
-use crate::activations::Activations;
+use crate::activations::{Activations, InputForm};
 use crate::cpu_features::{Isa, IsaError};
 use crate::memory::AlignedVec;
 use crate::tensor::{ElementType, TensorError, TensorView};
+#[cfg(target_arch = "x86_64")]
+use crate::tile_unit::TileUnit;
 use blocks::{
     IntegerBlock, Q4_0Block, Q4_1Block, Q4KBlock, Q5_0Block, Q5_1Block, Q5KBlock, Q6KBlock, Q8_0Block,
 };
 use float::{FloatColumn, FloatProduct, Halves, Singles, UpperHalves};
 use integer::QuantizedProduct;
 use job::{Job, tile_of};
+#[cfg(target_arch = "x86_64")]
+use tile_unit::PairedColumns;
 use vectors::{TILE, dispatch};
 
 /// How products with integer weights are computed.
@@ -85,6 +91,9 @@ enum Storage {
     F32(AlignedVec<Singles>),
     F16(AlignedVec<Halves>),
     BF16(AlignedVec<UpperHalves>),
+    /// The same for the matrix unit.
+    #[cfg(target_arch = "x86_64")]
+    Pairs(PairedColumns),
     Q4_0(AlignedVec<Q4_0Block>),
     Q4_1(AlignedVec<Q4_1Block>),
     Q5_0(AlignedVec<Q5_0Block>),
@@ -95,10 +104,17 @@ enum Storage {
     Q6K(AlignedVec<Q6KBlock>),
 }
 
-/// Does one of two things with the content of a storage: with float columns or with integer blocks.
+/// Does one of three things with the content of a storage: with float columns, integer blocks or pairs of columns.
 macro_rules! with_storage {
-    ($storage:expr, floats($columns:ident) => $float:expr, integers($blocks:ident) => $integer:expr) => {
+    (
+        $storage:expr,
+        floats($columns:ident) => $float:expr,
+        integers($blocks:ident) => $integer:expr,
+        pairs($pairs:ident) => $pair:expr
+    ) => {
         match $storage {
+            #[cfg(target_arch = "x86_64")]
+            Storage::Pairs($pairs) => $pair,
             Storage::F32($columns) => $float,
             Storage::F16($columns) => $float,
             Storage::BF16($columns) => $float,
@@ -118,7 +134,10 @@ impl PackedMatrix {
     /// Packs a tensor of two dimensions. Every value is looked at, so a matrix that exists has finite values
     /// only.
     pub fn pack(view: &TensorView<'_>, precision: Precision) -> Result<Self, PackError> {
-        let isa = Isa::selected()?;
+        Self::pack_for(view, precision, Isa::selected()?)
+    }
+
+    fn pack_for(view: &TensorView<'_>, precision: Precision, isa: Isa) -> Result<Self, PackError> {
         view.check()?;
         let (rows, cols) = match *view.shape {
             [rows, cols] if rows > 0 && cols > 0 => (rows, cols),
@@ -127,6 +146,10 @@ impl PackedMatrix {
         let storage = match view.element {
             ElementType::F32 => Storage::F32(pack::floats(view)?),
             ElementType::F16 => Storage::F16(pack::floats(view)?),
+            #[cfg(target_arch = "x86_64")]
+            ElementType::BF16 if let Some(unit) = TileUnit::for_isa(isa) => {
+                Storage::Pairs(PairedColumns::pack(unit, view)?)
+            }
             ElementType::BF16 => Storage::BF16(pack::floats(view)?),
             ElementType::Q4_0 => Storage::Q4_0(pack::integers(view)?),
             ElementType::Q4_1 => Storage::Q4_1(pack::integers(view)?),
@@ -155,7 +178,11 @@ impl PackedMatrix {
     /// Memory that the weights take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        with_storage!(&self.storage, floats(columns) => columns.bytes(), integers(blocks) => blocks.bytes())
+        with_storage!(&self.storage,
+            floats(columns) => columns.bytes(),
+            integers(blocks) => blocks.bytes(),
+            pairs(pairs) => pairs.bytes()
+        )
     }
 
     /// Tiles of 16 output rows (the last one may have fewer): the unit by which work is split.
@@ -164,11 +191,17 @@ impl PackedMatrix {
         self.rows.div_ceil(TILE)
     }
 
-    /// True if products read the quantised form of their input, false if they read the plain form.
+    /// The form in which products read their input.
     #[must_use]
-    pub fn needs_quantized_input(&self) -> bool {
-        let integers = with_storage!(&self.storage, floats(_w) => false, integers(_b) => true);
-        integers && self.precision == Precision::Auto
+    pub fn input_form(&self) -> InputForm {
+        with_storage!(&self.storage,
+            floats(_columns) => InputForm::FLOAT,
+            integers(_blocks) => match self.precision {
+                Precision::Auto => InputForm::QUANTIZED,
+                Precision::Float32 => InputForm::FLOAT,
+            },
+            pairs(_pairs) => InputForm::SPLIT
+        )
     }
 
     /// The values of one row, exactly as the checkpoint has them. For tables that are shared with the output
@@ -185,7 +218,8 @@ impl PackedMatrix {
                     *out = column.value(lane);
                 }
             },
-            integers(blocks) => accurate::row_values(tile_of(blocks, tiles, tile), lane, out)
+            integers(blocks) => accurate::row_values(tile_of(blocks, tiles, tile), lane, out),
+            pairs(pairs) => pairs.row_values(tiles, row, out)
         );
     }
 
@@ -193,8 +227,7 @@ impl PackedMatrix {
     /// `16 * tile .. 16 * (tile + 1)` (as far as they exist) of row `r` of `out`, plus the bias.
     ///
     /// # Panics
-    /// If the input has another length or not the form that [`PackedMatrix::needs_quantized_input`] asks for,
-    /// if there are fewer tiles or biases, or if `out` is too small.
+    /// If the input has another length or not the form of [`PackedMatrix::input_form`], if there are fewer tiles or biases, or if `out` is too small.
     pub fn multiply(
         &self,
         input: &Activations,
@@ -206,12 +239,12 @@ impl PackedMatrix {
         assert!(tiles.end <= self.tiles(), "tile {} of {}", tiles.end, self.tiles());
         assert!(bias.is_none_or(|bias| bias.len() == self.rows), "length of the bias");
         assert!(out.holds(input.rows(), self.rows), "room for the results");
-        let quantized = self.needs_quantized_input();
-        assert!(if quantized { input.has_quantized() } else { input.has_floats() }, "form of the input");
+        assert!(input.form().serves(self.input_form()), "form of the input");
         let job = Job { matrix_rows: self.rows, tiles, bias, input, out };
         with_storage!(&self.storage,
             floats(columns) => self.multiply_floats(columns, job),
-            integers(blocks) => self.multiply_integers(blocks, job)
+            integers(blocks) => self.multiply_integers(blocks, job),
+            pairs(pairs) => pairs.multiply(self.isa, self.tiles(), job)
         );
     }
 
@@ -235,12 +268,5 @@ impl PackedMatrix {
             Precision::Auto => dispatch(self.isa, QuantizedProduct { blocks, tiles, job }),
             Precision::Float32 => accurate::product(self.isa, blocks, tiles, &job),
         }
-    }
-
-    /// The same matrix, worked on with another instruction set.
-    #[cfg(test)]
-    fn on(mut self, isa: Isa) -> Self {
-        self.isa = isa;
-        self
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
 use updraft_core::Bytes;
 use updraft_core::program::{Program, WeightId, WeightRole, WeightSpec};
+use updraft_kernels::activations::InputForm;
 use updraft_kernels::kv_cache::{KvCache, KvType};
 use updraft_kernels::matrix::{PackError, PackedMatrix, Precision};
 use updraft_kernels::tensor::{TensorError, TensorSource, TensorView};
@@ -123,11 +124,11 @@ impl CpuModel {
         let tensors = program.weights.iter().map(|spec| find(source, spec)).collect::<Result<Vec<_>, _>>()?;
         let weights = Packing::new(&program.weights, &tensors, source, options.precision, progress)
             .run(options.threads.max(1))?;
-        let quantized = |id: WeightId| match &weights[id.0 as usize] {
-            Weight::Matrix(matrix) => matrix.needs_quantized_input(),
-            Weight::Vector(_) => false,
+        let form = |id: WeightId| match &weights[id.0 as usize] {
+            Weight::Matrix(matrix) => matrix.input_form(),
+            Weight::Vector(_) => InputForm::default(),
         };
-        let stages = Stages::new(&program, quantized);
+        let stages = Stages::new(&program, form);
         let vectors = stages.vectors.iter().map(|spec| {
             let values: &[f32] = match &weights[spec.weight.0 as usize] {
                 Weight::Vector(values) => values,

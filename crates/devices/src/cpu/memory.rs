@@ -180,12 +180,7 @@ pub(super) struct Prepared {
 
 impl Prepared {
     fn new(rows: usize, width: usize, form: InputForm) -> Self {
-        let groups = width.div_ceil(32) * 64;
-        let bytes = match form {
-            InputForm::Float => rows * width * 4,
-            InputForm::Quantized => rows * groups,
-            InputForm::Both => rows * (width * 4 + groups),
-        };
+        let bytes = form.bytes_of(rows, width);
         Self { activations: Activations::with_capacity(rows, width), writer: None, width, form, bytes }
     }
 

@@ -106,10 +106,10 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Sorts a program that has been checked. `quantized` says which matrices want quantised input.
-    pub(super) fn new(program: &Program, quantized: impl Fn(WeightId) -> bool) -> Self {
+    /// Sorts a program that has been checked. `form` says in which form a matrix wants its input.
+    pub(super) fn new(program: &Program, form: impl Fn(WeightId) -> InputForm) -> Self {
         let mut stages = Self { forms: vec![None; program.buffers.len()], ..Self::default() };
-        stages.order = sort::sorted(program, &mut stages, &quantized);
+        stages.order = sort::sorted(program, &mut stages, &form);
         stages
     }
 

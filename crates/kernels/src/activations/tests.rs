@@ -18,7 +18,7 @@ fn integers(group: &QuantizedGroup) -> Vec<i32> {
 
 fn filled(values: &[f32], cols: usize) -> Activations {
     let mut input = Activations::default();
-    input.fill(values, cols, InputForm::Both);
+    input.fill(values, cols, InputForm::FLOAT.and(InputForm::QUANTIZED));
     input
 }
 
@@ -89,15 +89,15 @@ fn a_scratch_is_reused() {
     let mut input = Activations::with_capacity(4, 64);
     let place = input.groups.as_ptr();
     for rows in [4, 1, 3] {
-        input.fill(&vec![1.0; rows * 64], 64, InputForm::Quantized);
+        input.fill(&vec![1.0; rows * 64], 64, InputForm::QUANTIZED);
         assert_eq!((input.rows(), input.cols()), (rows, 64));
-        assert!(input.has_quantized() && !input.has_floats());
+        assert_eq!(input.form(), InputForm::QUANTIZED);
     }
-    input.fill(&[1.0; 64], 32, InputForm::Float);
-    assert!(!input.has_quantized() && input.has_floats());
+    input.fill(&[1.0; 64], 32, InputForm::FLOAT);
+    assert_eq!(input.form(), InputForm::FLOAT);
     assert_eq!(place, input.groups.as_ptr(), "nothing was allocated again");
     // It grows when it must.
-    input.fill(&[1.0; 1024], 64, InputForm::Both);
+    input.fill(&[1.0; 1024], 64, InputForm::FLOAT.and(InputForm::QUANTIZED));
     assert_eq!(input.rows(), 16);
 }
 

@@ -1,11 +1,20 @@
 //! One item of a plan: from queries to results, or to partial results that a merge puts together.
 
-use super::cells::Cells;
 use super::keys::Rows;
 use super::plan::{Item, Merge, Tile, partial_len};
-use super::{Attention, Scratch, tile};
+use super::{Attention, Scratch, TILE};
 use crate::lanes::{LANES, Lanes};
 use crate::memory::AlignedVec;
+
+/// One way to compute the products of a segment; everything else is the same for all.
+pub(super) trait Products: Copy {
+    /// Rounds one query vector to the form that products take, into its place among `vectors`. What `values` do
+    /// not fill of the padded head stays zero.
+    fn pack_query<L: Lanes>(self, l: L, values: &[f32], vector: usize, padded: usize, queries: &mut [u32]);
+
+    /// Adds a segment's keys and values, as far as any row may see them.
+    fn segment<L: Lanes>(self, l: L, rows: &Rows<'_>, segment: usize, queries: &[u32], state: &mut State);
+}
 
 /// Softmax of some query vectors, as far as it has come.
 #[derive(Debug, Default)]
@@ -16,16 +25,23 @@ pub(super) struct State {
     pub(super) sum: AlignedVec<[f32; LANES]>,
     /// Sum of `exp(score - max) * value`: `padded / 16` entries a vector.
     pub(super) values: AlignedVec<[f32; LANES]>,
+    /// Room for a copy of a tile's values, for products that need one: a word for two positions.
+    pub(super) copy: AlignedVec<[u32; LANES]>,
 }
 
 impl State {
+    /// Makes room for `vectors` vectors, in whole blocks of sixteen.
     pub(super) fn fit(&mut self, vectors: usize, padded: usize) {
+        let vectors = vectors.next_multiple_of(LANES);
         if self.max.len() < vectors {
             self.max = AlignedVec::zeroed(vectors);
             self.sum = AlignedVec::zeroed(vectors);
         }
         if self.values.len() < vectors * padded / LANES {
             self.values = AlignedVec::zeroed(vectors * padded / LANES);
+        }
+        if self.copy.len() < TILE / 2 * padded / LANES {
+            self.copy = AlignedVec::zeroed(TILE / 2 * padded / LANES);
         }
     }
 
@@ -38,9 +54,9 @@ impl State {
 
 /// Computes an item.
 #[inline(always)]
-pub(super) fn run<L: Lanes, C: Cells>(
+pub(super) fn run<L: Lanes, P: Products>(
     l: L,
-    cells: C,
+    products: P,
     attention: &Attention<'_>,
     item: &Item,
     scratch: &mut Scratch,
@@ -48,11 +64,11 @@ pub(super) fn run<L: Lanes, C: Cells>(
     let rows = Rows::new(attention, item.tile);
     let (vectors, padded) = (rows.vectors(), attention.shape.padded());
     let Scratch { queries, segment, total } = scratch;
-    pack_queries(l, cells, attention, item.tile, queries);
+    pack_queries(l, products, attention, item.tile, queries);
     total.clear(vectors, padded);
     for index in item.segment_start..item.segment_end {
         segment.clear(vectors, padded);
-        tile::segment(l, cells, &rows, index as usize, queries, segment);
+        products.segment(l, &rows, index as usize, queries, segment);
         if let Some(first) = item.partial {
             write_partial(l, attention, item.tile, first as usize, segment);
             return;
@@ -88,29 +104,23 @@ pub(super) fn merge<L: Lanes>(l: L, attention: &Attention<'_>, merge: &Merge, sc
 
 /// Rounds the queries of an item to the form that products take, row by row, head by head.
 #[inline(always)]
-fn pack_queries<L: Lanes, C: Cells>(
+fn pack_queries<L: Lanes, P: Products>(
     l: L,
-    cells: C,
+    products: P,
     attention: &Attention<'_>,
     tile: Tile,
     queries: &mut [u32],
 ) {
     let (shape, span) = (&attention.shape, attention.spans[tile.span as usize]);
-    let step = LANES * C::WORDS / C::VALUES;
-    let mut packed = queries.chunks_exact_mut(step);
+    let mut vector = 0;
     for row in 0..tile.rows {
         let row = (span.row_start + tile.first + row) as usize;
         for head in 0..shape.group() {
             let first = (tile.kv_head as usize * shape.group() + head) * shape.head_dim;
             // SAFETY: nobody writes to the query while attention runs (`Attention::run`).
             let query = unsafe { attention.query.part(row, first..first + shape.head_dim) };
-            for values in query.chunks(LANES) {
-                let mut padded = [0.0; LANES];
-                padded[..values.len()].copy_from_slice(values);
-                if let Some(to) = packed.next() {
-                    cells.pack(l, l.load(&padded), to);
-                }
-            }
+            products.pack_query(l, query, vector, shape.padded(), queries);
+            vector += 1;
         }
     }
 }

@@ -52,6 +52,16 @@ impl<'a> Rows<'a> {
     }
 }
 
+impl<'a> Rows<'a> {
+    /// Values of `2 * SUB_BLOCK` positions from `first` on, as `[16 pairs of positions][padded]` words. The block
+    /// size must be a multiple of that, and so must `first`.
+    pub(super) fn paired_values(&self, first: usize) -> &'a [[u32; LANES]] {
+        let block_size = self.cache.geometry().block_size;
+        let block = self.table[first / block_size] as usize;
+        self.cache.values_of_two(block, self.kv_head, first % block_size / SUB_BLOCK)
+    }
+}
+
 /// Keys and values of one tile; sub-blocks that no row may see are empty.
 pub(super) struct KeyTile<'a> {
     /// Position of the first key.

@@ -6,38 +6,61 @@
 use std::ops::Range;
 
 use super::cells::{Cells, KEEP_ALL};
-use super::item::State;
+use super::item::{Products, State};
 use super::keys::{KeyTile, Rows, SUBS};
 use super::{SEGMENT, TILE};
 use crate::kv_cache::SUB_BLOCK;
 use crate::lanes::{LANES, Lanes};
 
-/// Runs all tiles of a segment that any row may see.
-#[inline(always)]
-pub(super) fn segment<L: Lanes, C: Cells>(
-    l: L,
-    cells: C,
-    rows: &Rows<'_>,
-    segment: usize,
-    queries: &[u32],
-    state: &mut State,
-) {
-    let seen = rows.visible();
-    let wanted = seen.start.max(segment * SEGMENT)..seen.end.min((segment + 1) * SEGMENT);
-    for tile in wanted.start / TILE..wanted.end.div_ceil(TILE) {
-        let tile = KeyTile::find(rows, tile * TILE, &wanted);
-        let mut vector = 0;
-        while vector < rows.vectors() {
-            let block = Block { rows, tile: &tile, first: vector };
-            match rows.vectors() - vector {
-                1 => block.run::<L, C, 1>(l, cells, queries, state),
-                2 => block.run::<L, C, 2>(l, cells, queries, state),
-                3 => block.run::<L, C, 3>(l, cells, queries, state),
-                _ => block.run::<L, C, 4>(l, cells, queries, state),
-            }
-            vector += 4;
+/// Products in vector registers, sixteen keys or sixteen values of a head in each.
+#[derive(Clone, Copy)]
+pub(super) struct InLanes<C>(pub(super) C);
+
+impl<C: Cells> Products for InLanes<C> {
+    #[inline(always)]
+    fn pack_query<L: Lanes>(self, l: L, values: &[f32], vector: usize, padded: usize, queries: &mut [u32]) {
+        let stride = padded * C::WORDS / C::VALUES;
+        let packed =
+            queries[vector * stride..(vector + 1) * stride].chunks_exact_mut(stride * LANES / padded);
+        for (values, to) in values.chunks(LANES).zip(packed) {
+            self.0.pack(l, load_padded(l, values), to);
         }
     }
+
+    #[inline(always)]
+    fn segment<L: Lanes>(self, l: L, rows: &Rows<'_>, segment: usize, queries: &[u32], state: &mut State) {
+        for (first, wanted) in tiles(rows, segment) {
+            let tile = KeyTile::find(rows, first, &wanted);
+            let mut vector = 0;
+            while vector < rows.vectors() {
+                let block = Block { rows, tile: &tile, first: vector };
+                match rows.vectors() - vector {
+                    1 => block.run::<L, C, 1>(l, self.0, queries, state),
+                    2 => block.run::<L, C, 2>(l, self.0, queries, state),
+                    3 => block.run::<L, C, 3>(l, self.0, queries, state),
+                    _ => block.run::<L, C, 4>(l, self.0, queries, state),
+                }
+                vector += 4;
+            }
+        }
+    }
+}
+
+/// The tiles of a segment that any row may see: the first position of each, and all positions of the segment that
+/// any row may see.
+#[inline(always)]
+pub(super) fn tiles(rows: &Rows<'_>, segment: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+    let seen = rows.visible();
+    let wanted = seen.start.max(segment * SEGMENT)..seen.end.min((segment + 1) * SEGMENT);
+    (wanted.start / TILE..wanted.end.div_ceil(TILE)).map(move |tile| (tile * TILE, wanted.clone()))
+}
+
+/// Up to sixteen values, filled up with zeros.
+#[inline(always)]
+pub(super) fn load_padded<L: Lanes>(l: L, values: &[f32]) -> L::F {
+    let mut padded = [0.0; LANES];
+    padded[..values.len()].copy_from_slice(values);
+    l.load(&padded)
 }
 
 /// Up to four query vectors against one tile.
@@ -61,13 +84,17 @@ impl Block<'_> {
             return;
         }
         let scores = self.scores::<L, C, N>(l, cells, queries);
+        let width = self.rows.shape.padded() / LANES;
         let mut weights = [[0; TILE]; N];
         for n in 0..N {
             if !visible[n].is_empty() {
-                self.soften(l, cells, n, scores[n], &visible[n], &mut weights[n], state);
+                let softened = soften(l, self.first + n, scores[n], &visible[n], width, state);
+                let step = LANES * C::WORDS / C::VALUES;
+                for (values, weights) in softened.into_iter().zip(weights[n].chunks_exact_mut(step)) {
+                    cells.pack(l, values, weights);
+                }
             }
         }
-        let width = self.rows.shape.padded() / LANES;
         let sums = &mut state.values[self.first * width..(self.first + N) * width];
         self.add_values::<L, C, N>(l, cells, &visible, &weights, sums);
     }
@@ -107,47 +134,6 @@ impl Block<'_> {
         scores
     }
 
-    /// One update of a vector's softmax: raises its maximum, adds to its sum, and leaves the weights of the keys.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments, reason = "a step of `run`, apart only to be read alone")]
-    fn soften<L: Lanes, C: Cells>(
-        &self,
-        l: L,
-        cells: C,
-        n: usize,
-        mut scores: [L::F; SUBS],
-        visible: &Range<usize>,
-        weights: &mut [u32; TILE],
-        state: &mut State,
-    ) {
-        if *visible != (0..TILE) {
-            mask(l, &mut scores, visible);
-        }
-        let [a, b, c, d] = scores;
-        let largest = l.largest(l.max(l.max(a, b), l.max(c, d)));
-        let vector = self.first + n;
-        let old = state.max[vector];
-        let new = if largest > old { largest } else { old };
-        if new > old {
-            let keep = l.exp(l.splat(old - new));
-            let width = self.rows.shape.padded() / LANES;
-            for value in &mut state.values[vector * width..(vector + 1) * width] {
-                l.store(l.mul(l.load(value), keep), value);
-            }
-            l.store(l.mul(l.load(&state.sum[vector]), keep), &mut state.sum[vector]);
-            state.max[vector] = new;
-        }
-        let shift = l.splat(new);
-        let step = LANES * C::WORDS / C::VALUES;
-        for (score, weights) in scores.iter_mut().zip(weights.chunks_exact_mut(step)) {
-            *score = l.exp(l.sub(*score, shift));
-            cells.pack(l, *score, weights);
-        }
-        let [a, b, c, d] = scores;
-        let sum = l.add(l.load(&state.sum[vector]), l.add(l.add(a, b), l.add(c, d)));
-        l.store(sum, &mut state.sum[vector]);
-    }
-
     /// Adds the values of the visible positions, in ascending order for each vector, times their weights.
     #[inline(always)]
     fn add_values<L: Lanes, C: Cells, const N: usize>(
@@ -185,6 +171,42 @@ impl Block<'_> {
             add_alone(l, cells, self.tile, &weights[n], tail, &mut sums[n * width..(n + 1) * width]);
         }
     }
+}
+
+/// One update of a vector's softmax: raises its maximum, adds to its sum, and returns the weights of the keys. The
+/// vector's values take `width` registers.
+#[inline(always)]
+pub(super) fn soften<L: Lanes>(
+    l: L,
+    vector: usize,
+    mut scores: [L::F; SUBS],
+    visible: &Range<usize>,
+    width: usize,
+    state: &mut State,
+) -> [L::F; SUBS] {
+    if *visible != (0..TILE) {
+        mask(l, &mut scores, visible);
+    }
+    let [a, b, c, d] = scores;
+    let largest = l.largest(l.max(l.max(a, b), l.max(c, d)));
+    let old = state.max[vector];
+    let new = if largest > old { largest } else { old };
+    if new > old {
+        let keep = l.exp(l.splat(old - new));
+        for value in &mut state.values[vector * width..(vector + 1) * width] {
+            l.store(l.mul(l.load(value), keep), value);
+        }
+        l.store(l.mul(l.load(&state.sum[vector]), keep), &mut state.sum[vector]);
+        state.max[vector] = new;
+    }
+    let shift = l.splat(new);
+    for score in &mut scores {
+        *score = l.exp(l.sub(*score, shift));
+    }
+    let [a, b, c, d] = scores;
+    let sum = l.add(l.load(&state.sum[vector]), l.add(l.add(a, b), l.add(c, d)));
+    l.store(sum, &mut state.sum[vector]);
+    scores
 }
 
 /// Minus infinity for the keys that are not visible, whatever their memory holds.

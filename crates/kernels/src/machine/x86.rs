@@ -27,13 +27,13 @@ pub(super) fn find(isa: Isa, arithmetic: Arithmetic) -> Option<Loop> {
     let (instruction, multiply_adds, run): (_, _, fn(u32) -> f64) = match (isa, arithmetic) {
         (Isa::Avx2, Arithmetic::Int8) => ("vpmaddubsw + vpmaddwd, 256 bits", 32, int8_avx2),
         (Isa::AvxVnni, Arithmetic::Int8) => ("vpdpbusd, 256 bits", 32, int8_avx_vnni),
-        (Isa::Avx512, Arithmetic::Int8) => ("vpdpbusd, 512 bits", 64, int8_avx512),
-        (Isa::Avx512, Arithmetic::Bf16) if is_x86_feature_detected!("avx512bf16") => {
+        (Isa::Avx512 | Isa::Amx, Arithmetic::Int8) => ("vpdpbusd, 512 bits", 64, int8_avx512),
+        (Isa::Avx512 | Isa::Amx, Arithmetic::Bf16) if is_x86_feature_detected!("avx512bf16") => {
             ("vdpbf16ps, 512 bits", 32, bf16_avx512)
         }
         (Isa::Portable, _) | (_, Arithmetic::Bf16) => return None,
         (Isa::Avx2 | Isa::AvxVnni, Arithmetic::Fp32) => ("vfmadd231ps, 256 bits", 8, fp32_avx2),
-        (Isa::Avx512, Arithmetic::Fp32) => ("vfmadd231ps, 512 bits", 16, fp32_avx512),
+        (Isa::Avx512 | Isa::Amx, Arithmetic::Fp32) => ("vfmadd231ps, 512 bits", 16, fp32_avx512),
     };
     Some(Loop { instruction, multiply_adds: CHAINS * multiply_adds, run })
 }

@@ -16,13 +16,13 @@ const PRECISIONS: [Precision; 2] = [Precision::Auto, Precision::Float32];
 fn all_ways(sample: &Sample) -> Vec<PackedMatrix> {
     Isa::available()
         .into_iter()
-        .flat_map(|isa| PRECISIONS.map(|precision| sample.pack(precision).unwrap().on(isa)))
+        .flat_map(|isa| PRECISIONS.map(|precision| sample.pack_for(precision, isa).unwrap()))
         .collect()
 }
 
 fn input_of(values: &[f32], cols: usize) -> Activations {
     let mut input = Activations::default();
-    input.fill(values, cols, InputForm::Both);
+    input.fill(values, cols, InputForm::FLOAT.and(InputForm::QUANTIZED).and(InputForm::SPLIT));
     input
 }
 
@@ -35,7 +35,7 @@ fn product(matrix: &PackedMatrix, values: &[f32], bias: Option<&[f32]>) -> Vec<f
 
 /// The input as the product sees it: quantised and turned back for matrices that read it so.
 fn seen_input(matrix: &PackedMatrix, values: &[f32]) -> Vec<f32> {
-    if !matrix.needs_quantized_input() {
+    if matrix.input_form() != InputForm::QUANTIZED {
         return values.to_vec();
     }
     let mut seen = Vec::new();
@@ -130,7 +130,7 @@ fn integer_products_do_not_depend_on_the_kind_of_vector() {
         let results: Vec<Vec<f32>> = Isa::available()
             .into_iter()
             .filter(|&isa| isa != Isa::Portable)
-            .map(|isa| product(&sample.pack(Precision::Auto).unwrap().on(isa), &values, None))
+            .map(|isa| product(&sample.pack_for(Precision::Auto, isa).unwrap(), &values, None))
             .collect();
         assert!(results.windows(2).all(|pair| pair[0] == pair[1]), "{element}");
     }
@@ -208,7 +208,7 @@ fn what_is_no_matrix_is_refused() {
 fn plain_input_is_no_quantised_input() {
     let matrix = Sample::new(ElementType::Q4_0, 16, 32, 1).pack(Precision::Auto).unwrap();
     let mut input = Activations::default();
-    input.fill(&[1.0; 32], 32, InputForm::Float);
+    input.fill(&[1.0; 32], 32, InputForm::FLOAT);
     matrix.multiply_all(&input, None, &mut [0.0; 16], 16);
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn dispatch<T: Task>(isa: Isa, task: T) -> T::Output {
     #[cfg(target_arch = "x86_64")]
     match isa {
         // SAFETY: the guard has found the instructions that the function is compiled for.
-        Isa::Avx512 if isa.is_available() => return unsafe { avx512::run(task) },
+        Isa::Avx512 | Isa::Amx if isa.is_available() => return unsafe { avx512::run(task) },
         // SAFETY: as above.
         Isa::AvxVnni if T::INTEGER_DOTS && isa.is_available() => return unsafe { avx2::run_vnni(task) },
         // SAFETY: as above.

@@ -11,14 +11,14 @@ use super::{AttentionOp, AttentionShape, Product, RowOp, Stage, Stages};
 pub(super) fn sorted(
     program: &Program,
     stages: &mut Stages,
-    quantized: &dyn Fn(WeightId) -> bool,
+    form: &dyn Fn(WeightId) -> InputForm,
 ) -> Vec<Stage> {
     let mut nodes = Nodes::default();
     for rope in 0..program.ropes.len() as u32 {
         nodes.push_row(Rows::Tokens, RowOp::RopeAngles { rope: RopeId(rope) }, &[], Resource::Angles(rope));
     }
     for op in &program.ops {
-        nodes.add(program, stages, quantized, op);
+        nodes.add(program, stages, form, op);
     }
     nodes.sorted()
 }
@@ -55,7 +55,7 @@ struct Nodes {
 
 impl Nodes {
     /// Notes an operation of the program, in program order.
-    fn add(&mut self, program: &Program, stages: &mut Stages, quantized: &dyn Fn(WeightId) -> bool, op: &Op) {
+    fn add(&mut self, program: &Program, stages: &mut Stages, form: &dyn Fn(WeightId) -> InputForm, op: &Op) {
         use Resource::{Angles, Buffer, Cache};
         let kind = |buffer: BufferId| program.buffers[buffer.0 as usize].rows;
         match *op {
@@ -71,8 +71,8 @@ impl Nodes {
                 self.push_row(kind(buffer), op, &[], Buffer(buffer.0));
             }
             Op::MatMul { input, weight, bias, out } => {
-                let form = &mut stages.forms[input.0 as usize];
-                *form = Some(with_form(*form, quantized(weight)));
+                let wanted = &mut stages.forms[input.0 as usize];
+                *wanted = Some(wanted.unwrap_or_default().and(form(weight)));
                 let bias = bias.map(|bias| stages.vector(bias, 0.0));
                 self.prepare(input, kind(input));
                 let product = Work::Product(Product { input, weight, bias, out });
@@ -105,7 +105,7 @@ impl Nodes {
             // A chain of rows has no use for fused operations: its rows stay in the cache anyway.
             Op::AddRmsNorm { .. } | Op::RopeWriteKv { .. } => {
                 for part in op.sequence() {
-                    self.add(program, stages, quantized, &part);
+                    self.add(program, stages, form, &part);
                 }
             }
         }
@@ -182,16 +182,6 @@ fn attention_shape(program: &Program, op: &Op) -> AttentionShape {
         };
     }
     shape
-}
-
-fn with_form(form: Option<InputForm>, quantized: bool) -> InputForm {
-    let (groups, floats) = match form {
-        None => (false, false),
-        Some(InputForm::Float) => (false, true),
-        Some(InputForm::Quantized) => (true, false),
-        Some(InputForm::Both) => (true, true),
-    };
-    InputForm::serving(groups || quantized, floats || !quantized)
 }
 
 fn empty_like(work: Work) -> Stage {

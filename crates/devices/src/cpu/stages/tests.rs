@@ -60,7 +60,7 @@ fn outline(stages: &Stages) -> Vec<(&'static str, usize)> {
 
 #[test]
 fn a_layer_has_as_few_barriers_as_its_data_flow_allows() {
-    let stages = Stages::new(&decoder(), |_| true);
+    let stages = Stages::new(&decoder(), |_| InputForm::QUANTIZED);
     assert_eq!(
         outline(&stages),
         [
@@ -87,7 +87,7 @@ fn an_input_is_prepared_once_for_all_products_and_again_when_it_changed() {
     program.ops.push(Op::MatMul { input, weight, bias: None, out });
     program.ops.push(Op::Add { into: input, input: branch });
     program.ops.push(Op::MatMul { input, weight, bias: None, out });
-    let stages = Stages::new(&program, |_| true);
+    let stages = Stages::new(&program, |_| InputForm::QUANTIZED);
     let prepared = stages.order.iter().filter_map(|stage| match stage {
         Stage::Rows { ops, .. } => Some(ops),
         _ => None,
@@ -98,15 +98,16 @@ fn an_input_is_prepared_once_for_all_products_and_again_when_it_changed() {
 
 #[test]
 fn forms_are_what_the_matrices_want() {
-    let stages = Stages::new(&decoder(), |weight| weight.0 == 2);
+    let stages =
+        Stages::new(&decoder(), |weight| if weight.0 == 2 { InputForm::QUANTIZED } else { InputForm::FLOAT });
     // The norm's output feeds a quantised matrix and one that is not, attention's output only the latter.
-    assert_eq!(stages.forms[1], Some(InputForm::Both));
-    assert_eq!(stages.forms[3], Some(InputForm::Float));
+    assert_eq!(stages.forms[1], Some(InputForm::QUANTIZED.and(InputForm::FLOAT)));
+    assert_eq!(stages.forms[3], Some(InputForm::FLOAT));
     assert_eq!(stages.forms[0], None);
 }
 
 #[test]
 fn equal_vectors_and_shapes_are_kept_once() {
-    let stages = Stages::new(&decoder(), |_| false);
+    let stages = Stages::new(&decoder(), |_| InputForm::FLOAT);
     assert_eq!((stages.vectors.len(), stages.shapes.len()), (1, 1));
 }

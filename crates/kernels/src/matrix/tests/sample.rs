@@ -1,5 +1,6 @@
 //! Made-up tensors of every storage type.
 
+use crate::cpu_features::Isa;
 use crate::matrix::{PackError, PackedMatrix, Precision};
 use crate::tensor::{ElementType, TensorView};
 
@@ -53,6 +54,10 @@ impl Sample {
 
     pub(super) fn pack(&self, precision: Precision) -> Result<PackedMatrix, PackError> {
         PackedMatrix::pack(&self.view(), precision)
+    }
+
+    pub(super) fn pack_for(&self, precision: Precision, isa: Isa) -> Result<PackedMatrix, PackError> {
+        PackedMatrix::pack_for(&self.view(), precision, isa)
     }
 
     pub(super) fn rows(&self) -> usize {
