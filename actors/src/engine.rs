@@ -133,6 +133,9 @@ impl Engine {
         let recorder =
             Recorder::new(&options.model_name, options.limits.max_model_len.0, &options.cache_config)
                 .map_err(|error| setup(&error))?;
+        if let Some(speculation) = &options.scheduler.speculation {
+            recorder.show_drafts(speculation.drafts.0);
+        }
         let (door, door_seen) = watch::channel(None);
         let (desk, desk_seen) = watch::channel(None);
         let (graphs_desk, graphs_seen) = watch::channel(None);

@@ -9,6 +9,7 @@ mod graphs;
 mod names;
 mod record;
 mod recorder;
+mod speculation;
 mod summary;
 
 use std::sync::Arc;
