@@ -171,7 +171,7 @@ async fn a_child_computes_what_a_thread_does_and_ends_with_the_engine() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drafts_reach_a_child_and_come_back_checked() {
     let setup = setup(children("drafts", "none", None));
-    let engine = start(&Setup { speculation: speculation(), ..setup }).await;
+    let engine = start(&Setup { speculation: Some(speculation()), ..setup }).await;
     let requests = [0, 1, 2, 3].map(|index| repetitive(index, TOKENS));
     for request in &requests {
         let stream = engine.submit(request.clone()).await.expect("there is room");

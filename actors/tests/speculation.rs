@@ -18,7 +18,7 @@ const STREAMS: u32 = 24;
 const TOKENS: u32 = 60;
 
 fn drafting() -> Setup {
-    Setup { speculation: speculation(), ..Setup::default() }
+    Setup { speculation: Some(speculation()), ..Setup::default() }
 }
 
 /// Half of them repeat themselves.

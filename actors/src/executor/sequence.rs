@@ -41,19 +41,15 @@ impl ExecutorSequence {
         scratch: &mut Scratch,
         output: &mut SequenceOutput,
     ) {
-        match self.sampler.sample(logits(0), scratch) {
-            Ok(sampled) => {
-                self.push(sampled.token);
-                output.token = Some(sampled.token);
-                output.logprobs = sampled.logprobs;
-            }
-            Err(_) => {
-                // The scheduler ends a sequence whose row brings no token; the step after this one may be
-                // planned already and needs some token here.
-                self.push(0);
-                return;
-            }
-        }
+        let Ok(sampled) = self.sampler.sample(logits(0), scratch) else {
+            // The scheduler ends a sequence whose row brings no token; the step after this one may be planned
+            // already and needs some token here.
+            self.push(0);
+            return;
+        };
+        self.push(sampled.token);
+        output.token = Some(sampled.token);
+        output.logprobs = sampled.logprobs;
         let mut last = output.token;
         for (ahead, draft) in (1..).zip(&row.drafts) {
             if last != Some(*draft) || self.is_complete() {

@@ -70,9 +70,9 @@ impl Default for Setup {
 }
 
 /// Drafts of up to four tokens, after two that stood before.
-pub(crate) fn speculation() -> Option<SpeculationConfig> {
+pub(crate) fn speculation() -> SpeculationConfig {
     let method = Method::Ngram(NgramLengths { min: 2, max: 4 });
-    Some(SpeculationConfig { method, drafts: Tokens(4), rows: Tokens(64) })
+    SpeculationConfig { method, drafts: Tokens(4), rows: Tokens(64) }
 }
 
 /// Makes twins.

@@ -36,7 +36,7 @@ impl Attention {
 
     fn next_token(self, produced: usize, sampling: &SamplingParams) -> TokenId {
         let token = (mix(self.0, sampling.seed) % VOCABULARY) as TokenId;
-        if is_repetitive(sampling) && token % 4 != 0 {
+        if is_repetitive(sampling) && !token.is_multiple_of(4) {
             return STOP + 1 + (produced % PERIOD) as TokenId;
         }
         if produced < sampling.min_tokens as usize && token <= STOP { token + 2 } else { token }
@@ -247,12 +247,13 @@ fn compute(cache: &mut [u64], block_size: usize, known: &Known, row: &ScheduledS
     let (start, end) = (row.start.0 as usize, (row.start.0 + row.count.0) as usize);
     let mut tokens = known.tokens.clone();
     tokens.extend(&row.drafts);
+    assert!(end <= tokens.len(), "nobody knows what to compute there");
     let mut attention = Attention::default();
     let mut seen = Vec::with_capacity(1 + row.drafts.len());
-    for position in 0..end {
+    for (position, token) in tokens.into_iter().enumerate().take(end) {
         let slot = slot(&known.table, block_size, position);
         if position >= start {
-            cache[slot] = attention.entry(tokens[position]);
+            cache[slot] = attention.entry(token);
         }
         attention.see(cache[slot]);
         if position >= row.first_sampled() as usize {
