@@ -46,10 +46,10 @@ pub enum Proposer {
     Ngram(Ngram),
 }
 
-/// Drafts of a step, and what became of them.
+/// Drafts of a step or of several, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftCounts {
-    /// Sequences that had drafts in the step.
+    /// Sequences that had drafts, in each step.
     pub sequences: u32,
     /// Drafts of all of them.
     pub drafted: u32,
@@ -111,6 +111,15 @@ impl DraftCounts {
     /// Counts one sequence's drafts as right: so many, from the first on.
     pub fn accept(&mut self, accepted: usize) {
         self.accepted.iter_mut().take(accepted).for_each(|place| *place += 1);
+    }
+
+    /// Adds those of another step.
+    pub fn add(&mut self, other: &Self) {
+        self.sequences += other.sequences;
+        self.drafted += other.drafted;
+        for (place, more) in self.accepted.iter_mut().zip(other.accepted) {
+            *place += more;
+        }
     }
 
     /// Drafts that were right.
