@@ -27,6 +27,7 @@ pub mod reference;
 pub mod scheduling;
 pub mod server;
 pub mod settings;
+pub mod speculation;
 pub mod values;
 pub mod wishes;
 

@@ -1,17 +1,19 @@
 //! The same request gives the same tokens: alone, among 64, from the prefix cache, in chunks of any size, after a
-//! preemption, after a lost executor, with one thread or three; greedy and seeded.
+//! preemption, after a lost executor, with one thread or three, with drafts or without; greedy and seeded.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
 
 use std::sync::Arc;
 
-use common::{Setup, collect, load, start, submission};
+use common::{Collected, Setup, collect, load, start, submission};
 use updraft_actors::{Drill, Engine, Submission};
-use updraft_core::TokenId;
 use updraft_core::fault::FaultClass;
+use updraft_core::graphs::GraphMode;
 use updraft_core::sampling::SamplingParams;
+use updraft_core::speculation::{Method, NgramLengths, SpeculationConfig};
 use updraft_core::step::Phase;
+use updraft_core::{TokenId, Tokens};
 use updraft_devices::cpu::CpuModel;
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
@@ -123,4 +125,86 @@ async fn float32_with_a_sliding_window() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bfloat16_with_grouped_heads() {
     matrix(&load("qwen3-bf16", Precision::Auto), KvType::Bf16).await;
+}
+
+/// The same requests; every second pair of them is answered in a few tokens only, so that drafts are often right,
+/// and some want log-probabilities.
+fn requests_that_repeat(vocab: u32) -> Vec<Submission> {
+    let repeat = |(index, request): (usize, Submission)| {
+        let few = (index % 4 < 2).then(|| vec![5, 9, 17, vocab / 2]);
+        let logprobs = (index % 3 == 0).then_some(2);
+        let sampling = SamplingParams { allowed_token_ids: few, logprobs, ..(*request.sampling).clone() };
+        Submission { sampling: Arc::new(sampling), ..request }
+    };
+    requests(vocab).into_iter().enumerate().map(repeat).collect()
+}
+
+async fn collect_all(engine: &Engine, requests: &[Submission], at_once: usize) -> Vec<Collected> {
+    let mut all = Vec::new();
+    for group in requests.chunks(at_once) {
+        let streams = futures::future::join_all(group.iter().map(|each| engine.submit(each.clone()))).await;
+        let streams = streams.into_iter().map(|stream| collect(stream.expect("there is room")));
+        all.extend(futures::future::join_all(streams).await);
+    }
+    all
+}
+
+/// With drafts and without: tokens, log-probabilities and ends, bit for bit.
+async fn drafts(model: &Arc<CpuModel>, kv: KvType) {
+    let requests = requests_that_repeat(model.vocab() as u32);
+    let base = Setup { kv, ..Setup::default() };
+    let engine = start(model, &base).await;
+    let alone = collect_all(&engine, &requests, 1).await;
+    engine.stop().await;
+    let speculation = SpeculationConfig {
+        method: Method::Ngram(NgramLengths { min: 1, max: 3 }),
+        drafts: Tokens(5),
+        rows: Tokens(64),
+    };
+    let drafting = Setup { speculation: Some(speculation), ..base };
+    let scarce = Setup { blocks: 60, ..drafting.clone() };
+    let cached = Setup { prefix_caching: true, graphs: GraphMode::FullDecodeOnly, ..drafting.clone() };
+    let chunked = Setup { step_budget: 24, ..drafting.clone() };
+    let threads = Setup { threads: 3, ..drafting.clone() };
+    for (what, setup, at_once, rounds) in [
+        ("by itself", drafting.clone(), 1, 1),
+        ("in a batch of 64", drafting, 64, 1),
+        ("in a scarce pool", scarce, 64, 1),
+        ("in chunks of 24", chunked, 16, 1),
+        ("with 3 threads", threads, 7, 1),
+        ("from the prefix cache", cached, 8, 2),
+    ] {
+        let engine = start(model, &setup).await;
+        let mut hits = 0;
+        for _ in 0..rounds {
+            let found = collect_all(&engine, &requests, at_once).await;
+            for (index, (expected, found)) in alone.iter().zip(found).enumerate() {
+                hits += found.cached;
+                let found = Collected { cached: expected.cached, ..found };
+                assert_eq!(expected, &found, "request {index}: with drafts, {what}, against without");
+            }
+        }
+        assert_eq!(hits > 1_000, rounds > 1, "{hits} tokens from the prefix cache");
+        let page = engine.render_metrics().await;
+        let (drafted, accepted) = (count(&page, "num_draft_tokens"), count(&page, "num_accepted_tokens"));
+        assert!(accepted > 20 && drafted > accepted + 100, "{what}: {accepted} of {drafted}");
+        engine.stop().await;
+    }
+}
+
+/// A counter of drafts on the metrics page.
+fn count(page: &str, name: &str) -> u64 {
+    let name = format!("vllm:spec_decode_{name}_total{{");
+    let line = page.lines().find(|line| line.starts_with(&name)).expect("is there");
+    line.rsplit(' ').next().and_then(|number| number.parse().ok()).expect("is a number")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drafts_in_float32_with_a_sliding_window() {
+    drafts(&load("mistral-swa", Precision::Float32), KvType::F32).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drafts_in_bfloat16_with_grouped_heads() {
+    drafts(&load("qwen3-bf16", Precision::Auto), KvType::Bf16).await;
 }

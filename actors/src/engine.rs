@@ -119,6 +119,17 @@ struct Inner {
     next_sequence: AtomicU64,
 }
 
+/// The recorder, with all that is to be on the page from the first scrape on.
+fn recorder(options: &EngineOptions) -> Result<Recorder, StartError> {
+    let max_model_len = options.limits.max_model_len.0;
+    let recorder = Recorder::new(&options.model_name, max_model_len, &options.cache_config)
+        .map_err(|error| StartError::Setup(error.to_string()))?;
+    if let Some(speculation) = &options.scheduler.speculation {
+        recorder.show_drafts(speculation.drafts.0);
+    }
+    Ok(recorder)
+}
+
 impl Engine {
     /// Starts all actors. Returns when they are there; the device may still be opening on its own thread.
     pub async fn start(options: EngineOptions) -> Result<Self, StartError> {
@@ -130,9 +141,7 @@ impl Engine {
         let board = Arc::new(StatusBoard::new(options.stall_after, options.open_deadline));
         let bus = Arc::new(Bus::default());
         let drills = DrillSwitch::default();
-        let recorder =
-            Recorder::new(&options.model_name, options.limits.max_model_len.0, &options.cache_config)
-                .map_err(|error| setup(&error))?;
+        let recorder = recorder(&options)?;
         let (door, door_seen) = watch::channel(None);
         let (desk, desk_seen) = watch::channel(None);
         let (graphs_desk, graphs_seen) = watch::channel(None);

@@ -9,6 +9,7 @@ mod graphs;
 mod names;
 mod record;
 mod recorder;
+mod speculation;
 mod summary;
 
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Actor for MetricsActor {
                 if let Some(line) = state.summary.line(state.args.board.now())
                     && state.args.log_summary
                 {
-                    tracing::info!(parent: None, "{line}");
+                    line.lines().for_each(|line| tracing::info!(parent: None, "{line}"));
                 }
             }
             MetricsMsg::Render(reply) => {

@@ -1,6 +1,7 @@
 //! The scheduler actor: drives the scheduling machine and hands each sequence's events to its stream.
 //!
-//! It keeps two steps in flight: while the device computes one, the next is reserved and planned. Tokens go
+//! It keeps two steps in flight (one while there are drafts): while the device computes one, the next is
+//! reserved and planned. Tokens go
 //! straight from here into each stream's bounded channel, whose bound is the sequence's own `max_tokens`: a
 //! slow reader never holds anybody up. A stream that went away frees its blocks with the next step.
 
@@ -222,6 +223,7 @@ impl SchedulerState {
             launch_micros: result.launch_micros,
             launched: result.launched,
             host_micros: flight.host_micros,
+            drafts: flight.drafts,
         });
     }
 

@@ -11,7 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Setup, collect, expected, metric, start, submission, twins, wait_until, wait_until_exhausted};
+use common::{
+    Setup, collect, expected, metric, repetitive, speculation, start, submission, twins, wait_until,
+    wait_until_exhausted,
+};
 use updraft_actors::bus::FaultRecord;
 use updraft_actors::{
     ChildSpec, Engine, EnginePhase, GenerationEvent, Placement, SILENT_AFTER, executor_child,
@@ -163,6 +166,20 @@ async fn a_child_computes_what_a_thread_does_and_ends_with_the_engine() {
     assert_eq!(find("plain").len(), 1);
     engine.stop().await;
     wait_until("the child is gone", async || find("plain").is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn drafts_reach_a_child_and_come_back_checked() {
+    let setup = setup(children("drafts", "none", None));
+    let engine = start(&Setup { speculation: Some(speculation()), ..setup }).await;
+    let requests = [0, 1, 2, 3].map(|index| repetitive(index, TOKENS));
+    for request in &requests {
+        let stream = engine.submit(request.clone()).await.expect("there is room");
+        assert_eq!(collect(stream).await.0, expected(request));
+    }
+    let accepted = "vllm:spec_decode_num_accepted_tokens_total{model_name=\"twin\",engine=\"0\"}";
+    assert!(metric(&engine, accepted).await > 0.0);
+    engine.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

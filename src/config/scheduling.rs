@@ -1,9 +1,12 @@
 //! Options about which sequences run when, and how many may wait.
 
 use clap::{ArgAction, Args, ValueEnum};
+use updraft_core::Tokens;
+use updraft_core::speculation::SpeculationConfig;
 
 use super::device::Target;
 use super::error::ConfigError;
+use super::speculation::speculation;
 use super::values;
 
 /// Tokens a step computes at most when nothing is said: on a CPU a step of this size stays short enough that
@@ -47,6 +50,17 @@ pub struct SchedulingOptions {
     /// Longest chunk of one prompt in a step that others share; 0 sets no limit of its own.
     #[arg(long, value_name = "TOKENS", default_value = "0", value_parser = values::count_or_zero)]
     pub long_prefill_token_threshold: u32,
+
+    /// Guess tokens ahead and check several of them in one step, such as
+    /// `{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2}`.
+    ///
+    /// Answers are the same with and without it. The only method is `ngram`: what followed the last tokens of a
+    /// sequence where they stood before in it, `prompt_lookup_max` of them at most and `prompt_lookup_min` at least
+    /// (each as the other when it is left out, 5 when both are). `num_speculative_tokens` is 1 to 16. Pays where
+    /// answers repeat what the request says; while it is on, the next step is planned when the last one has ended,
+    /// and steps with guesses do not replay decode graphs.
+    #[arg(long, value_name = "JSON", value_parser = speculation)]
+    pub speculative_config: Option<SpeculationConfig>,
 }
 
 /// Order of waiting requests.
@@ -67,6 +81,12 @@ impl SchedulingOptions {
             Target::Ascend => BATCHED_TOKENS_NPU,
         };
         self.max_num_batched_tokens.unwrap_or_else(|| default.max(self.max_num_seqs))
+    }
+
+    /// Drafts in one step at most; each takes a row of logits.
+    #[must_use]
+    pub fn draft_rows(&self) -> Tokens {
+        self.speculative_config.as_ref().map_or(Tokens::ZERO, |speculation| speculation.rows)
     }
 
     /// Checks that span several options of this group.

@@ -2,6 +2,7 @@
 
 mod ascend;
 mod documents;
+mod speculation;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -292,7 +293,8 @@ fn keys_come_from_both_variables_and_are_never_printed() {
 #[test]
 fn options_of_vllm_are_answered() {
     let loaded =
-        read("m --swap-space 4 --cudagraph-metrics -O3 -O 2 --no-enable-lora -sc {} --port 9").unwrap();
+        read("m --swap-space 4 --cudagraph-metrics -O3 -O 2 --no-enable-lora --stream-interval 1 --port 9")
+            .unwrap();
     assert_eq!(loaded.config.server.port, 9);
     assert_eq!(loaded.config.model_name(), "m");
     assert_eq!(loaded.notices.len(), 5, "{:?}", loaded.notices);

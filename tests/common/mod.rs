@@ -16,6 +16,7 @@ use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::{Policy, SchedulerConfig};
+use updraft_core::speculation::SpeculationConfig;
 use updraft_core::step::TokenLogprobs;
 use updraft_core::{Blocks, Millis, TokenId, Tokens};
 use updraft_devices::Device;
@@ -51,6 +52,7 @@ pub(crate) struct Setup {
     pub(crate) threads: usize,
     pub(crate) prefix_caching: bool,
     pub(crate) graphs: GraphMode,
+    pub(crate) speculation: Option<SpeculationConfig>,
 }
 
 impl Default for Setup {
@@ -62,6 +64,7 @@ impl Default for Setup {
             threads: 2,
             prefix_caching: false,
             graphs: GraphMode::None,
+            speculation: None,
         }
     }
 }
@@ -75,7 +78,8 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
         block_size: BLOCK_SIZE,
         kv: setup.kv,
         max_rows: setup.step_budget as usize,
-        max_logit_rows: 64 + 32,
+        // Tokens, prompt log-probabilities, drafts.
+        max_logit_rows: 64 + 32 + 64,
     };
     let restarts = RestartPolicy { first_delay: Millis(2), budget: 100, ..RestartPolicy::default() };
     let model = Arc::clone(model);
@@ -102,6 +106,7 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
             pool: blocks,
             prompt_logit_rows: Tokens(32),
             steps_in_flight: 2,
+            speculation: setup.speculation.clone(),
         },
         kv: KvConfig { block_size: BLOCK_SIZE, blocks, prefix_caching: setup.prefix_caching, events: false },
         limits: Limits {

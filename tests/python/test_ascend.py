@@ -132,6 +132,17 @@ def test_every_graph_mode_gives_the_tokens_of_eager_steps(ascend, undisturbed, m
         assert "ACL graph captured" in server.log() and "NPUGraph replay" in server.log()
 
 
+@pytest.mark.parametrize("mode", ["FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"])
+def test_drafts_change_no_token(ascend, undisturbed, mode):
+    drafts = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1, "prompt_lookup_max": 3}
+    server = ascend("--speculative-config", json.dumps(drafts), "--compilation-config.cudagraph_mode", mode)
+    assert all_streams(server) == undisturbed
+    assert server.metric("vllm:spec_decode_num_draft_tokens_total") > 0
+    # Pieces take any step; a whole step that decodes has no drafts.
+    eager = server.metric("updraft_graph_eager_steps_total", reason="verify")
+    assert (eager > 0) == (mode == "FULL_DECODE_ONLY"), eager
+
+
 DENSE = ["llama-untied-sharded", "llama3-rope-tied", "mistral-swa", "qwen2-bias", "qwen3-bf16", "gemma3-text"]
 # What the fixtures say about computing in bfloat16: a step may choose otherwise when the two best logits are nearer to
 # each other than this many times the error of the whole model.

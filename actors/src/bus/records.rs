@@ -5,6 +5,7 @@ use updraft_core::fault::FaultClass;
 use updraft_core::graphs::{GraphKey, GraphUse, Launched, RetireReason};
 use updraft_core::kv::KvUsage;
 use updraft_core::recovery::{Action, DeviceFault, Moment, RecoveryClass};
+use updraft_core::speculation::DraftCounts;
 use updraft_core::{Epoch, Millis};
 
 /// One finished step, seen by the scheduler.
@@ -32,6 +33,8 @@ pub struct StepRecord {
     pub launched: Launched,
     /// Time the device waited for this step although there was work; absent when there was none before it.
     pub host_micros: Option<u64>,
+    /// Its drafts, and how many of them were right.
+    pub drafts: DraftCounts,
 }
 
 /// Moments and counts in the life of a sequence.

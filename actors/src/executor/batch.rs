@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use updraft_core::step::{ScheduledSequence, SequenceSpan, StepInputs, StepPlan};
-use updraft_core::{SequenceId, SlotId, Tokens};
+use updraft_core::{SequenceId, SlotId, TokenId, Tokens};
 
 use super::sequence::ExecutorSequence;
 
@@ -38,7 +38,7 @@ pub(super) fn apply(plan: &mut StepPlan, sequences: &mut Sequences, vocab: usize
 }
 
 /// Fills `inputs` for the plan. Rows that yield logits are, in order: for each sequence the positions whose
-/// prompt log-probabilities are wanted, then the sampled one.
+/// prompt log-probabilities are wanted, then the sampled ones.
 pub(super) fn assemble(
     plan: &StepPlan,
     sequences: &Sequences,
@@ -63,14 +63,14 @@ fn append(
     let first_row = inputs.rows() as u32;
     let wants_prompt = prompt_logprob_rows(row, known);
     for position in start..end {
-        let token = known.tokens.get(position as usize);
+        let token = known.tokens.get(position as usize).or_else(|| draft(row, known, position));
         let block = known.table.get((position / block_size.0) as usize);
         let sequence = row.sequence;
         inputs.token_ids.push(*token.ok_or(PlanError::UnknownToken { sequence, position })?);
         let block = block.ok_or(PlanError::NoBlock { sequence, position })?;
         inputs.slots.push(SlotId(block.0 * block_size.0 + position % block_size.0));
         inputs.positions.push(position);
-        let samples = row.samples && position + 1 == end;
+        let samples = row.samples && position >= row.first_sampled();
         if samples || wants_prompt.contains(&position) {
             inputs.logit_rows.push(first_row + (position - start));
         }
@@ -84,6 +84,14 @@ fn append(
     });
     inputs.block_tables.extend_from_slice(&known.table);
     Ok(())
+}
+
+/// The draft at a position behind all known tokens.
+fn draft<'a>(row: &'a ScheduledSequence, known: &ExecutorSequence, position: u32) -> Option<&'a TokenId> {
+    let ahead = (position as usize).checked_sub(known.tokens.len())?;
+    // Drafts stand right behind what is known, or the planner means something else by them.
+    let behind_known = row.first_sampled() as usize + 1 == known.tokens.len();
+    row.drafts.get(ahead).filter(|_| behind_known)
 }
 
 /// Positions of this row whose logits predict a prompt token that the request wants to hear about.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use updraft_core::graphs::Histogram;
 use updraft_core::recovery::{Action, Moment, RecoveryClass};
 use updraft_core::sampling::{Scratch, token_logprobs};
-use updraft_core::step::{Phase, SequenceOutput, StepInputs, StepPlan, StepResult};
+use updraft_core::step::{SequenceOutput, StepInputs, StepPlan, StepResult};
 use updraft_core::{Epoch, Tokens};
 use updraft_devices::DeviceError;
 
@@ -142,8 +142,7 @@ impl Driver {
                 .filter_map(|row| self.sequences.get(&row.sequence))
                 .any(|sequence| sequence.tokens.iter().take(sequence.prompt_len).any(|known| *known == token))
         });
-        let decode_only = plan.scheduled.iter().all(|row| row.phase == Phase::Decode);
-        let ran = self.launcher.run(&self.inputs, decode_only, job.outlet.as_ref())?;
+        let ran = self.launcher.run(&self.inputs, plan.kind(), job.outlet.as_ref())?;
         let mut result = StepResult {
             epoch: plan.epoch,
             step: plan.step,
@@ -169,6 +168,7 @@ impl Driver {
                 sequence: row.sequence,
                 token: None,
                 logprobs: None,
+                further: Vec::new(),
                 prompt_logprobs: Vec::new(),
             };
             for position in batch::prompt_logprob_rows(row, known) {
@@ -184,19 +184,9 @@ impl Driver {
                 logit_row += 1;
             }
             if row.samples {
-                match known.sampler.sample(device.logits(logit_row), &mut self.scratch) {
-                    Ok(sampled) => {
-                        known.push(sampled.token);
-                        output.token = Some(sampled.token);
-                        output.logprobs = sampled.logprobs;
-                    }
-                    Err(_) => {
-                        // The scheduler ends a sequence whose row brings no token; the step after this one
-                        // may be planned already and needs some token here.
-                        known.push(0);
-                    }
-                }
-                logit_row += 1;
+                let logits = |ahead| device.logits(logit_row + ahead);
+                known.sample(row, logits, &mut self.scratch, &mut output);
+                logit_row += 1 + row.drafts.len();
             }
             if output.token.is_some() || !output.prompt_logprobs.is_empty() {
                 result.outputs.push(output);

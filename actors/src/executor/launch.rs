@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use updraft_core::graphs::{Dispatcher, EagerReason, GraphKey, Launched, RetireReason};
 use updraft_core::recovery::{Action, DeviceFault, Ledger, Moment};
-use updraft_core::step::StepInputs;
+use updraft_core::step::{StepInputs, StepKind};
 use updraft_devices::{Device, DeviceError};
 
 use super::canary::Canary;
@@ -59,21 +59,16 @@ enum Next {
 
 impl Launcher {
     /// Runs a step until its logits are there.
-    pub(super) fn run(
-        &mut self,
-        inputs: &StepInputs,
-        decode_only: bool,
-        outlet: &dyn Outlet,
-    ) -> Outcome<Ran> {
+    pub(super) fn run(&mut self, inputs: &StepInputs, step: StepKind, outlet: &dyn Outlet) -> Outcome<Ran> {
         let rows = inputs.rows() as u32;
-        let choice = self.dispatcher.choose(rows, decode_only);
-        let mut ran = self.run_as(choice, inputs, decode_only, outlet)?;
+        let choice = self.dispatcher.choose(rows, step);
+        let mut ran = self.run_as(choice, inputs, step, outlet)?;
         if let Launched::Replayed { key, .. } = ran.launched {
             if self.replayed.insert(key) {
                 outlet.deliver(DeviceEvent::Graph(GraphRecord::FirstReplay { key }));
             }
             if self.canary.is_due() {
-                ran = self.check(key, ran, inputs, decode_only, outlet)?;
+                ran = self.check(key, ran, inputs, step, outlet)?;
             }
         }
         self.tell_recovered(outlet);
@@ -86,12 +81,12 @@ impl Launcher {
         key: GraphKey,
         replayed: Ran,
         inputs: &StepInputs,
-        decode_only: bool,
+        step: StepKind,
         outlet: &dyn Outlet,
     ) -> Outcome<Ran> {
         let rows = inputs.logit_rows.len();
         self.canary.keep(self.device.as_ref(), rows);
-        let eager = self.run_as(Err(EagerReason::Canary), inputs, decode_only, outlet)?;
+        let eager = self.run_as(Err(EagerReason::Canary), inputs, step, outlet)?;
         let same = self.canary.is_same(self.device.as_ref(), rows);
         outlet.deliver(DeviceEvent::Graph(GraphRecord::Checked { key, same }));
         if same {
@@ -105,7 +100,7 @@ impl Launcher {
         &mut self,
         choice: Result<GraphKey, EagerReason>,
         inputs: &StepInputs,
-        decode_only: bool,
+        step: StepKind,
         outlet: &dyn Outlet,
     ) -> Outcome<Ran> {
         let mut next = Next::Launch(choice);
@@ -135,7 +130,7 @@ impl Launcher {
                     let launched = self.launched(choice, inputs);
                     return Ok(Ran { launched, launch_micros: host.unwrap_or(launch_micros) });
                 }
-                Err(DeviceError::Fault(fault)) => match self.mend(choice, *fault, decode_only, outlet)? {
+                Err(DeviceError::Fault(fault)) => match self.mend(choice, *fault, step, outlet)? {
                     Next::Wait(choice) if !is_running => self.again(choice),
                     next => next,
                 },
@@ -154,13 +149,13 @@ impl Launcher {
         &mut self,
         choice: Result<GraphKey, EagerReason>,
         fault: DeviceFault,
-        decode_only: bool,
+        step: StepKind,
         outlet: &dyn Outlet,
     ) -> Outcome<Next> {
-        let moment = match (choice, decode_only) {
+        let moment = match (choice, step) {
             (Ok(_), _) => Moment::Replay,
-            (Err(_), true) => Moment::Decode,
-            (Err(_), false) => Moment::Prefill,
+            (Err(_), StepKind::Mixed) => Moment::Prefill,
+            (Err(_), StepKind::Decode | StepKind::Verify) => Moment::Decode,
         };
         match self.decide(fault, moment, |action| action)? {
             Action::WaitMore => Ok(Next::Wait(choice)),

@@ -9,9 +9,10 @@ use updraft_core::graphs::{EagerReason, GraphKey, GraphKind, Launched, RetireRea
 use super::names as n;
 use crate::bus::{CapturedGraph, GraphRecord};
 
-const REASONS: [EagerReason; 7] = [
+const REASONS: [EagerReason; 8] = [
     EagerReason::Off,
     EagerReason::Phase,
+    EagerReason::Verify,
     EagerReason::TooLarge,
     EagerReason::NotReady,
     EagerReason::Failed,

@@ -44,6 +44,10 @@ names! {
     PREFILL_TIME = "vllm:request_prefill_time_seconds";
     DECODE_TIME = "vllm:request_decode_time_seconds";
     CACHE_CONFIG = "vllm:cache_config_info";
+    DRAFTS = "vllm:spec_decode_num_drafts_total";
+    DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total";
+    ACCEPTED_TOKENS = "vllm:spec_decode_num_accepted_tokens_total";
+    ACCEPTED_TOKENS_PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
     HOST_OVERHEAD = "updraft_host_overhead_seconds";
     DEVICE_TIME = "updraft_device_step_seconds";
     ACTOR_RESTARTS = "updraft_actor_restarts_total";

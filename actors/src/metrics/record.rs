@@ -8,7 +8,7 @@ use updraft_core::fault::FaultClass;
 
 use super::names as n;
 use super::recorder::Labels;
-use super::{device, graphs};
+use super::{device, graphs, speculation};
 use crate::bus::{Bus, FaultRecord, LossRecord, RequestRecord, RequestSummary, StepRecord};
 use crate::supervisor::StatusBoard;
 
@@ -52,7 +52,7 @@ pub(super) fn first_values(labels: &Labels) {
     gauge!(n::START_TIME).set(started.as_secs_f64());
 }
 
-fn with(labels: &Labels, key: &'static str, value: &str) -> [(&'static str, String); 3] {
+pub(super) fn with(labels: &Labels, key: &'static str, value: &str) -> [(&'static str, String); 3] {
     let [model, engine] = labels.clone();
     [model, engine, (key, value.to_owned())]
 }
@@ -76,6 +76,7 @@ pub(super) fn step(step: &StepRecord, labels: &Labels) {
     histogram!(n::DEVICE_TIME).record(step.device_micros as f64 / 1e6);
     histogram!(n::LAUNCH_TIME).record(step.launch_micros as f64 / 1e6);
     graphs::launched(step.launched);
+    speculation::step(&step.drafts, labels);
     if let Some(host) = step.host_micros {
         histogram!(n::HOST_OVERHEAD).record(host as f64 / 1e6);
     }

@@ -45,6 +45,11 @@ impl Recorder {
         Ok(made)
     }
 
+    /// Shows the metrics of drafts from now on, for up to so many behind one token.
+    pub(crate) fn show_drafts(&self, drafts: u32) {
+        self.with(|labels| super::speculation::first_values(drafts, labels));
+    }
+
     /// Runs `work` with this recorder as the target of the metric macros.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&Labels) -> T) -> T {
         metrics::with_local_recorder(&self.prometheus, || work(&self.labels))

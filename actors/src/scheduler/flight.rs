@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use updraft_core::StepId;
+use updraft_core::speculation::DraftCounts;
 use updraft_core::step::{Phase, StepPlan, StepResult};
 
 /// One step between planning and its result.
@@ -16,6 +17,8 @@ pub(super) struct Flight {
     follows: bool,
     /// Filled when it lands.
     pub host_micros: Option<u64>,
+    /// Planned, and once it has landed, also those that were right.
+    pub drafts: DraftCounts,
 }
 
 /// All of them, oldest first.
@@ -32,6 +35,8 @@ impl Flights {
             let counted = plan.scheduled.iter().filter(|row| !prefill_only || row.phase == Phase::Prefill);
             counted.map(|row| row.count.0).sum()
         };
+        let mut drafts = DraftCounts::default();
+        plan.scheduled.iter().for_each(|row| drafts.plan(row.drafts.len()));
         self.planned.push_back(Flight {
             step: plan.step,
             computed_tokens: tokens(false),
@@ -39,6 +44,7 @@ impl Flights {
             preemptions,
             follows: self.busy,
             host_micros: None,
+            drafts,
         });
         self.busy = true;
     }
@@ -51,6 +57,7 @@ impl Flights {
             self.planned.pop_front();
         }
         let mut flight = self.planned.pop_front().unwrap_or_default();
+        result.outputs.iter().for_each(|output| flight.drafts.accept(output.further.len()));
         flight.host_micros = flight.follows.then_some(result.gap_micros);
         flight
     }

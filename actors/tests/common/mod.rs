@@ -16,6 +16,7 @@ use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::sampling::SamplingParams;
 use updraft_core::scheduler::{Policy, SchedulerConfig};
+use updraft_core::speculation::{Method, NgramLengths, SpeculationConfig};
 use updraft_core::{Blocks, Millis, TokenId, Tokens};
 use updraft_devices::twin::{TwinDevice, TwinFaults, TwinOptions, logits_after};
 
@@ -42,6 +43,7 @@ pub(crate) struct Setup {
     pub(crate) verify_replay: u32,
     pub(crate) step_deadline: Duration,
     pub(crate) open_deadline: Duration,
+    pub(crate) speculation: Option<SpeculationConfig>,
 }
 
 impl Default for Setup {
@@ -62,8 +64,15 @@ impl Default for Setup {
             verify_replay: 0,
             step_deadline: Duration::from_secs(30),
             open_deadline: OPEN_DEADLINE_DEFAULT,
+            speculation: None,
         }
     }
+}
+
+/// Drafts of up to four tokens, after two that stood before.
+pub(crate) fn speculation() -> SpeculationConfig {
+    let method = Method::Ngram(NgramLengths { min: 2, max: 4 });
+    SpeculationConfig { method, drafts: Tokens(4), rows: Tokens(64) }
 }
 
 /// Makes twins.
@@ -114,6 +123,7 @@ pub(crate) async fn start(setup: &Setup) -> Engine {
             pool: blocks,
             prompt_logit_rows: Tokens(16),
             steps_in_flight: 2,
+            speculation: setup.speculation.clone(),
         },
         kv: KvConfig { block_size: BLOCK_SIZE, blocks, prefix_caching: true, events: false },
         limits: Limits {
@@ -150,6 +160,13 @@ pub(crate) fn submission(index: u32, max_tokens: u32) -> Submission {
         priority: 0,
         salt: None,
     }
+}
+
+/// The same, answered in two tokens only, so that some drafts are right and some are not.
+pub(crate) fn repetitive(index: u32, max_tokens: u32) -> Submission {
+    let plain = submission(index, max_tokens);
+    let sampling = SamplingParams { allowed_token_ids: Some(vec![3, 4]), ..(*plain.sampling).clone() };
+    Submission { sampling: Arc::new(sampling), ..plain }
 }
 
 /// Reads a stream to its end: the tokens and the last event.

@@ -67,6 +67,8 @@ pub enum EagerReason {
     Off,
     /// The mode replays no such steps (a prompt under `FullDecodeOnly`).
     Phase,
+    /// The mode replays no steps with drafts (under `FullDecodeOnly`).
+    Verify,
     /// More rows than the largest bucket.
     TooLarge,
     /// The bucket is not captured yet.
@@ -143,6 +145,7 @@ impl EagerReason {
         match self {
             Self::Off => "off",
             Self::Phase => "phase",
+            Self::Verify => "verify",
             Self::TooLarge => "too_large",
             Self::NotReady => "not_ready",
             Self::Failed => "failed",

@@ -17,6 +17,7 @@ pub mod recovery;
 pub mod restart;
 pub mod sampling;
 pub mod scheduler;
+pub mod speculation;
 pub mod step;
 pub mod units;
 

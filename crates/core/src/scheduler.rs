@@ -18,6 +18,10 @@
 //! 4. After each of these, and after an admission or a cancellation, call `propose` again until it gives
 //!    nothing. It gives nothing only when it must wait for a message or has no work, so this ends.
 //!
+//! With [`SchedulerConfig::speculation`], a sequence that continues may get drafts of its next tokens, when its
+//! last token is known and it is under no suspicion. Drafts take what the others leave. What of them turns out
+//! right is as if it had been computed token by token; the rest as if it had never been computed.
+//!
 //! Up to [`SchedulerConfig::steps_in_flight`] steps are planned ahead of their results. What a result will
 //! change is foreseen where it can be (the last token by length) and corrected where it cannot (an end token
 //! found late costs one row, whose result is dropped).
@@ -99,6 +103,8 @@ struct Flight {
 struct FlightRow {
     sequence: SequenceId,
     samples: bool,
+    /// Drafts behind the token that is known.
+    drafts: u32,
 }
 
 impl Scheduler {

@@ -1,10 +1,10 @@
 //! What the scheduler tells an executor to do, and what comes back.
 //!
 //! A step is one forward pass over a ragged batch: some sequences feed a chunk of their prompt, others one
-//! token. The executor keeps each admitted sequence's tokens and block table, so a plan names only what
-//! changed. Steps of one epoch run in the order of their ids, and the executor samples a sequence's next
-//! token before the following step needs it: a plan may therefore schedule a position whose token is not
-//! known yet to the planner.
+//! token, or one token and drafts behind it. The executor keeps each admitted sequence's tokens and block
+//! table, so a plan names only what changed. Steps of one epoch run in the order of their ids, and the executor
+//! samples a sequence's next token before the following step needs it: a plan may therefore schedule a
+//! position whose token is not known yet to the planner.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::graphs::Launched;
 use crate::ids::{BlockId, Epoch, SequenceId, SlotId, StepId, TokenId};
-use crate::sampling::SamplingParams;
+use crate::sampling::{Sampled, SamplingParams};
 use crate::units::Tokens;
 
 /// One planned forward pass.
@@ -50,6 +50,19 @@ pub enum Phase {
     Prefill,
     /// The one token sampled last.
     Decode,
+    /// The same, and drafts of what follows it. Every position of the row is sampled.
+    Verify,
+}
+
+/// What a step consists of, as its phases say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Rows that decode, and nothing else.
+    Decode,
+    /// Rows that decode, some of them with drafts.
+    Verify,
+    /// Prompts, and whatever else there is.
+    Mixed,
 }
 
 /// One sequence's share of a step.
@@ -65,8 +78,10 @@ pub struct ScheduledSequence {
     pub new_blocks: Vec<BlockId>,
     /// What kind of row it is.
     pub phase: Phase,
-    /// Whether the last computed position yields a token.
+    /// Whether the last computed position yields a token; with drafts, those before them too.
     pub samples: bool,
+    /// Tokens of the last positions, which nobody knows yet. Not empty in [`Phase::Verify`] only.
+    pub drafts: Vec<TokenId>,
 }
 
 /// What an executor answers to one plan.
@@ -99,6 +114,9 @@ pub struct SequenceOutput {
     pub token: Option<TokenId>,
     /// Log-probabilities of that token, when the request asked for them.
     pub logprobs: Option<Box<TokenLogprobs>>,
+    /// The tokens behind it: one more for each draft that was right, in order. The positions of the other
+    /// drafts count as never computed.
+    pub further: Vec<Sampled>,
     /// Log-probabilities of prompt positions computed in this step: `(position, entry)`, ascending.
     /// Position 0 has none: nothing predicts it.
     pub prompt_logprobs: Vec<(Tokens, TokenLogprobs)>,
@@ -150,6 +168,29 @@ pub struct SequenceSpan {
     pub table_start: u32,
     /// Length of its block table.
     pub table_len: u32,
+}
+
+impl StepPlan {
+    /// What it consists of.
+    #[must_use]
+    pub fn kind(&self) -> StepKind {
+        let any = |phase| self.scheduled.iter().any(|row| row.phase == phase);
+        if any(Phase::Prefill) {
+            StepKind::Mixed
+        } else if any(Phase::Verify) {
+            StepKind::Verify
+        } else {
+            StepKind::Decode
+        }
+    }
+}
+
+impl ScheduledSequence {
+    /// The first position that yields a token, if the row does.
+    #[must_use]
+    pub fn first_sampled(&self) -> u32 {
+        (self.start.0 + self.count.0).saturating_sub(1 + self.drafts.len() as u32)
+    }
 }
 
 impl StepInputs {

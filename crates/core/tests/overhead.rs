@@ -31,6 +31,7 @@ fn a_turn_at_64_running_sequences() {
         pool: Blocks(20_000),
         prompt_logit_rows: Tokens(64),
         steps_in_flight: 2,
+        speculation: None,
     };
     let kv =
         KvConfig { block_size: config.block_size, blocks: config.pool, prefix_caching: true, events: false };
@@ -75,8 +76,13 @@ fn turn(scheduler: &mut Scheduler, kv: &mut KvManager) -> Option<StepPlan> {
 }
 
 fn answer(plan: &StepPlan) -> StepResult {
-    let output =
-        |sequence| SequenceOutput { sequence, token: Some(7), logprobs: None, prompt_logprobs: Vec::new() };
+    let output = |sequence| SequenceOutput {
+        sequence,
+        token: Some(7),
+        logprobs: None,
+        further: Vec::new(),
+        prompt_logprobs: Vec::new(),
+    };
     StepResult {
         epoch: plan.epoch,
         step: plan.step,

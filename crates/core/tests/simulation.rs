@@ -33,7 +33,7 @@ use updraft_core::recovery::{Action, RecoveryClass};
 use world::World;
 
 /// Runs without `UPDRAFT_SEEDS`: enough for everything below to happen.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 500;
 
 #[test]
 fn every_stream_is_what_it_would_have_been_alone() {
@@ -51,6 +51,8 @@ fn every_stream_is_what_it_would_have_been_alone() {
     assert!(totals.losses > 1_000, "{totals:?}");
     assert!(totals.scheduler_losses > 200, "{totals:?}");
     assert!(totals.late_rows > 300, "{totals:?}");
+    assert!(totals.drafted > 5_000, "{totals:?}");
+    assert!(totals.accepted > 2_000 && totals.drafted > totals.accepted + 2_000, "{totals:?}");
     assert!(totals.stale_results > 1_000 && totals.stale_answers > 100, "{totals:?}");
     assert!(totals.prefix_hits > 10_000, "{totals:?}");
     assert!(totals.replays > 5_000 && totals.captures > 1_000, "{totals:?}");

@@ -25,12 +25,18 @@ const AGEING: Millis = Millis(2_000);
 const STEPS_IN_FLIGHT: u32 = 2;
 /// Prompt positions whose logits one step computes for prompt log-probabilities: a row of a large vocabulary
 /// takes a megabyte.
-pub(super) const PROMPT_LOGIT_ROWS: Tokens = Tokens(64);
+const PROMPT_LOGIT_ROWS: Tokens = Tokens(64);
 /// Restarts of parts of the engine in a minute before all of it is started afresh: room for several requests
 /// that each have to fail three times before they are known for what they are.
 const ENGINE_RESTARTS_MAX: u32 = 15;
 /// Threads for templates and tokenising, at most: they compete with the ones that compute.
 const FRONT_THREADS_MAX: usize = 4;
+
+/// Rows of one step that may need logits: a token for everyone who runs, and what else is asked of positions.
+pub(super) fn logit_rows(config: &Config) -> usize {
+    let scheduling = &config.scheduling;
+    (Tokens(scheduling.max_num_seqs) + PROMPT_LOGIT_ROWS + scheduling.draft_rows()).0 as usize
+}
 
 /// Which graphs are captured.
 pub(super) fn graph_options(config: &Config, target: Target) -> GraphOptions {
@@ -77,6 +83,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
             pool: plan.blocks,
             prompt_logit_rows: PROMPT_LOGIT_ROWS,
             steps_in_flight: STEPS_IN_FLIGHT,
+            speculation: scheduling.speculative_config.clone(),
         },
         kv: KvConfig {
             block_size: plan.block_size,

@@ -15,7 +15,7 @@ use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions, LoadError, LoadOptio
 use updraft_devices::{Device, DeviceError};
 use updraft_models::Checkpoint;
 
-use super::assemble::PROMPT_LOGIT_ROWS;
+use super::assemble::logit_rows;
 use super::fit::{Fitted, Types};
 use super::hardware::{Hardware, Npu};
 use super::machine;
@@ -62,11 +62,10 @@ struct Sizes {
 
 impl Sizes {
     fn of(config: &Config) -> Self {
-        let max_sequences = config.scheduling.max_num_seqs;
         Self {
             threads: threads(config),
-            max_sequences: max_sequences as usize,
-            max_logit_rows: (max_sequences + PROMPT_LOGIT_ROWS.0) as usize,
+            max_sequences: config.scheduling.max_num_seqs as usize,
+            max_logit_rows: logit_rows(config),
         }
     }
 }

@@ -8,7 +8,7 @@ use updraft_kernels::matrix::Precision;
 use updraft_kernels::tensor::TensorSource as _;
 use updraft_models::Checkpoint;
 
-use super::assemble::PROMPT_LOGIT_ROWS;
+use super::assemble::logit_rows;
 use super::machine;
 use super::memory_plan::{self, Facts};
 use crate::config::Config;
@@ -80,7 +80,7 @@ pub(in crate::commands) fn facts_on_an_npu(
             blocks: Blocks(1),
             block_size,
             max_rows: config.scheduling.batched_tokens(Target::Ascend) as usize,
-            max_logit_rows: (sequences + PROMPT_LOGIT_ROWS.0) as usize,
+            max_logit_rows: logit_rows(config),
             max_sequences: sequences as usize,
             max_model_len: checkpoint.config.context_length.0 as usize,
             avoid: Vec::new(),

@@ -249,9 +249,10 @@ fn step_budget(config: &Config, facts: &Facts, max_model_len: Tokens) -> Result<
     }
 }
 
-/// Activations of a step that is full and yields a token for every sequence that may run.
+/// Activations of a step that is full and yields a token for every sequence that may run, and for drafts.
 fn activations(config: &Config, facts: &Facts, step_budget: Tokens) -> Bytes {
-    let sampled = step_budget.0.min(config.scheduling.max_num_seqs);
+    let scheduling = &config.scheduling;
+    let sampled = step_budget.min(Tokens(scheduling.max_num_seqs) + scheduling.draft_rows()).0;
     let rows = facts.activation_row.0.saturating_mul(u64::from(step_budget.0));
     Bytes(rows.saturating_add(facts.logit_row.0.saturating_mul(u64::from(sampled))))
 }

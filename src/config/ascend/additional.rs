@@ -18,7 +18,8 @@ const ONE_DEVICE: &str = "one device runs the model, so there is nothing to shar
 const NO_XLITE: &str = "there is no Xlite runtime; the device captures graphs itself";
 const NO_TORCHAIR: &str = "torchair is gone; the program's own optimiser takes its place";
 const NO_SPLIT: &str = "prefill and decode run in one server";
-const NO_SPECULATION: &str = "there is no speculative decoding yet";
+const ONE_SPECULATION: &str =
+    "drafts are checked by drawing the tokens that would be drawn without them; see --speculative-config";
 const NO_TRAINING: &str = "no training loop is served";
 const NO_DUMPS: &str = "tensors are never written out";
 const NO_PREFETCH: &str = "weights stay in device memory";
@@ -113,12 +114,12 @@ pub const KEYS: &[Key] = &[
     key("scheduler_config.dyntra_lb_config.long_req_block_threshold", Number, Never, ONE_DEVICE),
     key("scheduler_config.dyntra_lb_config.dynamic_max_step", Number, Never, ONE_DEVICE),
     // Sampling and speculation.
-    key("rejection_sampler_config.enable_block_verify", Switch, Never, NO_SPECULATION),
-    key("rejection_sampler_config.enable_entropy_verify", Switch, Never, NO_SPECULATION),
-    key("rejection_sampler_config.posterior_threshold", Number, Never, NO_SPECULATION),
-    key("rejection_sampler_config.posterior_alpha", Number, Never, NO_SPECULATION),
-    key("dynamic_spec_config.method", Text, Never, NO_SPECULATION),
-    key("dynamic_spec_config.method_params", Anything, Never, NO_SPECULATION),
+    key("rejection_sampler_config.enable_block_verify", Switch, Never, ONE_SPECULATION),
+    key("rejection_sampler_config.enable_entropy_verify", Switch, Never, ONE_SPECULATION),
+    key("rejection_sampler_config.posterior_threshold", Number, Never, ONE_SPECULATION),
+    key("rejection_sampler_config.posterior_alpha", Number, Never, ONE_SPECULATION),
+    key("dynamic_spec_config.method", Text, Never, ONE_SPECULATION),
+    key("dynamic_spec_config.method_params", Anything, Never, ONE_SPECULATION),
     key("enable_async_exponential", Switch, Never, "sampling runs on the host"),
     // Operation.
     key("refresh", Switch, Never, "the configuration is read once, at the start"),

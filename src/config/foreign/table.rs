@@ -16,7 +16,6 @@ const NO_TOOLS: &str = "tool calls and reasoning are not parsed yet; leave it ou
 const NO_MEDIA: &str = "only text models are served";
 const NO_TRANSFER: &str = "the KV cache stays in this process";
 const NO_OFFLOAD: &str = "weights and KV cache are in host memory already on the CPU";
-const NO_SPECULATION: &str = "there is no speculative decoding yet; answers are the same without it";
 const ONE_WAY: &str = "there is one implementation, chosen at start";
 const LOG_FILTER: &str = "set the environment variable UPDRAFT_LOG (warn, info, debug)";
 const NO_REMOTE_CODE: &str = "no code of a checkpoint is ever run; known architectures are built in";
@@ -154,7 +153,6 @@ pub const FOREIGN: &[Foreign] = &[
     row("stream-interval", One, Ignored, "every token is sent when it is there"),
     row("num-scheduler-steps", One, Ignored, ONE_WAY),
     row("scheduler-cls", One, Refused, "there are no plugins"),
-    row("speculative-config", One, Ignored, NO_SPECULATION),
     // Devices and groups of them.
     row("enable-expert-parallel", Nothing, Ignored, NO_EXPERTS),
     row("enable-eplb", Nothing, Ignored, NO_EXPERTS),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Version of the frames.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 /// Bytes of a payload at most: a step whose prompts fill a large context, or the log-probabilities of a whole
 /// vocabulary for the positions that one step may compute.
 pub(super) const PAYLOAD_MAX: u32 = 256 << 20;

@@ -8,6 +8,7 @@
 //! Refuses to know: how graphs come to be.
 
 use super::{EagerReason, GraphKey, GraphKind, GraphMode};
+use crate::step::StepKind;
 
 /// What the device thread knows of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,14 +84,18 @@ impl Dispatcher {
         self.entries.iter().filter(|(_, stage)| *stage == Stage::Ready).map(|(key, _)| *key)
     }
 
-    /// The graph for a step of `rows` rows; `decode_only` as the plan's phases say: the smallest that is
-    /// ready, of the kind for the phase, or else of the kind that takes any step.
+    /// The graph for a step of `rows` rows; `step` as the plan's phases say: the smallest that is ready, of
+    /// the kind for the phase, or else of the kind that takes any step.
     ///
     /// # Errors
     /// Why the step is to be run eagerly.
-    pub fn choose(&self, rows: u32, decode_only: bool) -> Result<GraphKey, EagerReason> {
-        let Some(kind) = self.mode.kind_for(decode_only) else {
-            return Err(if self.mode == GraphMode::None { EagerReason::Off } else { EagerReason::Phase });
+    pub fn choose(&self, rows: u32, step: StepKind) -> Result<GraphKey, EagerReason> {
+        let Some(kind) = self.mode.kind_for(step == StepKind::Decode) else {
+            return Err(match (self.mode, step) {
+                (GraphMode::None, _) => EagerReason::Off,
+                (_, StepKind::Verify) => EagerReason::Verify,
+                _ => EagerReason::Phase,
+            });
         };
         self.smallest(kind, rows).or_else(|reason| {
             let general = self.mode.kind_for(false).filter(|general| *general != kind);
@@ -149,22 +154,23 @@ mod tests {
         for rows in [1, 2, 8] {
             graphs.want(decode(rows));
         }
-        assert_eq!(graphs.choose(2, true), Err(EagerReason::NotReady));
+        assert_eq!(graphs.choose(2, StepKind::Decode), Err(EagerReason::NotReady));
         graphs.ready(decode(8));
-        assert_eq!(graphs.choose(2, true), Ok(decode(8)));
+        assert_eq!(graphs.choose(2, StepKind::Decode), Ok(decode(8)));
         graphs.ready(decode(2));
-        assert_eq!(graphs.choose(2, true), Ok(decode(2)));
-        assert_eq!(graphs.choose(3, true), Ok(decode(8)));
-        assert_eq!(graphs.choose(9, true), Err(EagerReason::TooLarge));
-        assert_eq!(graphs.choose(1, false), Err(EagerReason::Phase));
+        assert_eq!(graphs.choose(2, StepKind::Decode), Ok(decode(2)));
+        assert_eq!(graphs.choose(3, StepKind::Decode), Ok(decode(8)));
+        assert_eq!(graphs.choose(9, StepKind::Decode), Err(EagerReason::TooLarge));
+        assert_eq!(graphs.choose(1, StepKind::Mixed), Err(EagerReason::Phase));
         graphs.failed(decode(8));
-        assert_eq!(graphs.choose(3, true), Err(EagerReason::Failed));
+        assert_eq!(graphs.choose(3, StepKind::Decode), Err(EagerReason::Failed));
         graphs.void();
-        assert_eq!(graphs.choose(2, true), Err(EagerReason::NotReady));
-        assert_eq!(graphs.choose(3, true), Err(EagerReason::Failed));
+        assert_eq!(graphs.choose(2, StepKind::Decode), Err(EagerReason::NotReady));
+        assert_eq!(graphs.choose(3, StepKind::Decode), Err(EagerReason::Failed));
         graphs.forget(decode(8));
-        assert_eq!(graphs.choose(3, true), Err(EagerReason::TooLarge));
-        assert_eq!(Dispatcher::new(GraphMode::None).choose(1, true), Err(EagerReason::Off));
+        assert_eq!(graphs.choose(3, StepKind::Decode), Err(EagerReason::TooLarge));
+        assert_eq!(graphs.choose(1, StepKind::Verify), Err(EagerReason::Verify));
+        assert_eq!(Dispatcher::new(GraphMode::None).choose(1, StepKind::Decode), Err(EagerReason::Off));
     }
 
     #[test]
@@ -172,11 +178,11 @@ mod tests {
         let mut graphs = Dispatcher::new(GraphMode::Full);
         graphs.ready(mixed(16));
         graphs.want(decode(4));
-        assert_eq!(graphs.choose(3, true), Ok(mixed(16)));
-        assert_eq!(graphs.choose(17, true), Err(EagerReason::TooLarge));
+        assert_eq!(graphs.choose(3, StepKind::Decode), Ok(mixed(16)));
+        assert_eq!(graphs.choose(17, StepKind::Decode), Err(EagerReason::TooLarge));
         graphs.ready(decode(32));
-        assert_eq!(graphs.choose(17, false), Err(EagerReason::TooLarge));
-        assert_eq!(graphs.choose(3, true), Ok(decode(32)));
+        assert_eq!(graphs.choose(17, StepKind::Mixed), Err(EagerReason::TooLarge));
+        assert_eq!(graphs.choose(3, StepKind::Decode), Ok(decode(32)));
     }
 
     proptest! {
@@ -192,7 +198,7 @@ mod tests {
                 graphs.ready(decode(*rows));
             }
             let best = ready.range(rows..).next();
-            prop_assert_eq!(graphs.choose(rows, true).ok(), best.map(|rows| decode(*rows)));
+            prop_assert_eq!(graphs.choose(rows, StepKind::Decode).ok(), best.map(|rows| decode(*rows)));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::Violation;
 use crate::ids::SequenceId;
-use crate::step::StepPlan;
+use crate::step::{Phase, StepPlan};
 use crate::units::Tokens;
 
 /// A plan has rows, stays within its limits and names each sequence at most once.
@@ -35,6 +35,13 @@ pub fn plan_is_sound(plan: &StepPlan, budget: Tokens, max_sequences: u32) -> Res
         }
         if row.count == Tokens::ZERO {
             return bad("its row is empty");
+        }
+        let drafts = row.drafts.len();
+        if (row.phase == Phase::Verify) != (drafts > 0) || drafts >= row.count.0.max(1) as usize {
+            return bad("its drafts are not behind a token that decodes");
+        }
+        if drafts > 0 && !row.samples {
+            return bad("its drafts are not checked");
         }
         if released.contains(&sequence) && !admitted.contains(&sequence) {
             return bad("it was released and not admitted again");
@@ -83,7 +90,7 @@ pub fn victims_in_order(running: &[SequenceId], preempted: &[SequenceId]) -> Res
 mod tests {
     use super::*;
     use crate::ids::{Epoch, StepId};
-    use crate::step::{Phase, ScheduledSequence};
+    use crate::step::ScheduledSequence;
 
     fn row(sequence: u64, count: u32) -> ScheduledSequence {
         ScheduledSequence {
@@ -93,6 +100,7 @@ mod tests {
             new_blocks: Vec::new(),
             phase: Phase::Prefill,
             samples: true,
+            drafts: Vec::new(),
         }
     }
 
@@ -109,6 +117,13 @@ mod tests {
         assert!(matches!(check(plan(vec![row(1, 1), row(1, 1)], vec![])), Err(Violation::BadRow { .. })));
         assert!(matches!(check(plan(vec![row(1, 0)], vec![])), Err(Violation::BadRow { .. })));
         assert!(matches!(check(plan(vec![row(1, 1)], vec![SequenceId(1)])), Err(Violation::BadRow { .. })));
+        let drafted = |phase, drafts| {
+            plan(vec![ScheduledSequence { phase, drafts: vec![7; drafts], ..row(1, 3) }], vec![])
+        };
+        assert_eq!(check(drafted(Phase::Verify, 2)), Ok(()));
+        for (phase, drafts) in [(Phase::Verify, 3), (Phase::Verify, 0), (Phase::Decode, 2)] {
+            assert!(matches!(check(drafted(phase, drafts)), Err(Violation::BadRow { .. })), "{drafts}");
+        }
         let three = plan(vec![row(1, 1), row(2, 1), row(3, 1)], vec![]);
         assert!(matches!(check(three), Err(Violation::TooManySequences { .. })));
     }

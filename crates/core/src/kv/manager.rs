@@ -3,7 +3,8 @@
 //! A running sequence gets a block when it crosses into one, if need be from a victim. A waiting sequence
 //! gets the blocks of all its known tokens at once or nothing: a prompt that has started can be finished
 //! without taking anything from anyone. Any refused start ends the starts of that step, and so does a
-//! preemption: what was just taken from one sequence is not for a newcomer.
+//! preemption: what was just taken from one sequence is not for a newcomer. Drafts come last, and get what is
+//! left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -50,6 +51,8 @@ struct Serving<'a> {
     next_victim: usize,
     granted: Vec<Grant>,
     preempted: Vec<SequenceId>,
+    /// Grants to which drafts may be added, and how many.
+    drafting: Vec<(usize, Tokens)>,
 }
 
 impl KvManager {
@@ -80,6 +83,7 @@ impl KvManager {
             next_victim: 0,
             granted: Vec::with_capacity(reservation.demands.len()),
             preempted: Vec::new(),
+            drafting: Vec::new(),
         };
         if reservation.epoch == self.epoch {
             for sequence in &reservation.released {
@@ -149,7 +153,9 @@ impl KvManager {
         let mut starting = true;
         for demand in demands {
             match &demand.kind {
-                DemandKind::Continue { appended } => self.serve_continue(demand, appended, serving),
+                DemandKind::Continue { computed, appended } => {
+                    self.serve_continue(demand, *computed, appended, serving);
+                }
                 DemandKind::Start { tokens, salt, reuse } => {
                     if !starting || !serving.preempted.is_empty() || serving.budget == 0 {
                         continue;
@@ -159,12 +165,23 @@ impl KvManager {
                 }
             }
         }
+        for (grant, drafts) in std::mem::take(&mut serving.drafting) {
+            self.add_drafts(grant, drafts, serving);
+        }
     }
 
-    fn serve_continue(&mut self, demand: &Demand, appended: &[TokenId], serving: &mut Serving<'_>) {
+    fn serve_continue(
+        &mut self,
+        demand: &Demand,
+        computed: Tokens,
+        appended: &[TokenId],
+        serving: &mut Serving<'_>,
+    ) {
         let block_size = self.config.block_size;
         // A victim of this very step has no table any more.
         let Some(table) = self.tables.get_mut(&demand.sequence) else { return };
+        // Before anything is offered: what a wrong draft left behind is not the block's content.
+        table.computed = table.computed.min(computed.0);
         table.append(appended);
         let (start, held) = (table.computed, table.blocks.len() as u32);
         let wanted = demand.target.0.saturating_sub(start).min(demand.limit.0).min(serving.budget);
@@ -181,9 +198,34 @@ impl KvManager {
                 table.blocks.extend_from_slice(&new_blocks);
                 table.computed = start + count;
             }
+            if start + count == demand.target.0 && demand.drafts > Tokens::ZERO {
+                serving.drafting.push((serving.granted.len(), demand.drafts));
+            }
             serving.grant(demand.sequence, start, count, new_blocks);
         }
         self.offer_complete_blocks(demand.sequence);
+    }
+
+    /// Adds to a grant what there is still room for. Drafts are no known tokens, so nothing is offered.
+    fn add_drafts(&mut self, grant: usize, drafts: Tokens, serving: &mut Serving<'_>) {
+        let block_size = self.config.block_size;
+        let Some(grant) = serving.granted.get_mut(grant) else { return };
+        let Some(table) = self.tables.get_mut(&grant.sequence) else { return };
+        let held = table.blocks.len() as u32;
+        let room = (held + self.pool.free()).saturating_mul(block_size.0);
+        let end = (table.computed + drafts.0.min(serving.budget)).min(room);
+        let count = end.saturating_sub(table.computed);
+        if count == 0 {
+            return;
+        }
+        table.computed = end;
+        serving.budget -= count;
+        grant.count += Tokens(count);
+        let new_blocks = self.take_blocks(Tokens(end).blocks(block_size).0.saturating_sub(held));
+        if let Some(table) = self.tables.get_mut(&grant.sequence) {
+            table.blocks.extend_from_slice(&new_blocks);
+        }
+        grant.new_blocks.extend(new_blocks);
     }
 
     /// Returns whether it was granted.

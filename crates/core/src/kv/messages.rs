@@ -38,6 +38,9 @@ pub struct Demand {
     pub target: Tokens,
     /// Tokens at most in this step (chunk limit).
     pub limit: Tokens,
+    /// Tokens beyond the target, which nobody knows yet. They get what all others leave of the budget and the
+    /// free blocks; nobody loses a block for them.
+    pub drafts: Tokens,
     /// New or known.
     pub kind: DemandKind,
 }
@@ -47,6 +50,9 @@ pub struct Demand {
 pub enum DemandKind {
     /// Has blocks. `appended` are the tokens that became known since the last reservation.
     Continue {
+        /// Positions that are computed and stay. What was granted beyond counts as never computed: those were
+        /// drafts that turned out wrong.
+        computed: Tokens,
         /// Newly known tokens, in order.
         appended: Vec<TokenId>,
     },
@@ -83,7 +89,7 @@ pub struct Grant {
     pub sequence: SequenceId,
     /// First position to compute. For a start, the number of tokens found in the cache.
     pub start: Tokens,
-    /// Tokens to compute, at least one.
+    /// Tokens to compute, at least one, drafts included.
     pub count: Tokens,
     /// Blocks to append to its table. A start gets the blocks of all its known tokens at once, cached ones
     /// first, so a table may reach beyond what this step computes.

@@ -21,7 +21,7 @@ pub(super) struct Opening {
 pub(super) struct Table {
     /// Its blocks, in order of position.
     pub(super) blocks: Vec<BlockId>,
-    /// Positions that are computed once all granted steps have run.
+    /// Positions that are computed once all granted steps have run, drafts included until it is known better.
     pub(super) computed: u32,
     /// Leading blocks that were offered to others (or came from them).
     pub(super) offered: usize,

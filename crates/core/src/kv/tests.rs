@@ -1,5 +1,7 @@
 //! The manager against its rules: hits, eviction order, victims, epochs, and a random walk under audit.
 
+mod drafts;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -25,6 +27,7 @@ fn start(sequence: u64, tokens: &[TokenId], salt: Option<&str>) -> Demand {
         sequence: SequenceId(sequence),
         target: Tokens(tokens.len() as u32),
         limit: Tokens(u32::MAX),
+        drafts: Tokens::ZERO,
         kind: DemandKind::Start { tokens: tokens.into(), salt: salt.map(Arc::from), reuse: true },
     }
 }
@@ -34,7 +37,8 @@ fn go_on(sequence: u64, target: u32, appended: &[TokenId]) -> Demand {
         sequence: SequenceId(sequence),
         target: Tokens(target),
         limit: Tokens(u32::MAX),
-        kind: DemandKind::Continue { appended: appended.to_vec() },
+        drafts: Tokens::ZERO,
+        kind: DemandKind::Continue { computed: Tokens(u32::MAX), appended: appended.to_vec() },
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::adjust::History;
 use super::logprobs::token_logprobs;
 use super::params::SamplingParams;
@@ -64,7 +66,7 @@ impl PartialEq for SampleError {
 }
 
 /// A chosen token.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
     /// The token.
     pub token: TokenId,

@@ -97,14 +97,21 @@ impl Scheduler {
                 self.waiting_prompt_tokens -= record.prompt.len() as u64;
             }
         }
-        let end = (grant.start + grant.count).0;
+        // Drafts are what is granted beyond all that is known; there may be room for some of them only.
+        let drafts = record.take_drafts((grant.start + grant.count).0);
+        // They are computed when they have turned out right.
+        let end = (grant.start + grant.count).0 - drafts.len() as u32;
         let samples = end >= record.target();
         record.computed = end;
         if samples && !record.ended {
             record.pending += 1;
         }
-        rows.push(FlightRow { sequence, samples });
-        let phase = if grant.start.0 >= record.prefill { Phase::Decode } else { Phase::Prefill };
+        rows.push(FlightRow { sequence, samples, drafts: drafts.len() as u32 });
+        let phase = match grant.start.0 >= record.prefill {
+            true if drafts.is_empty() => Phase::Decode,
+            true => Phase::Verify,
+            false => Phase::Prefill,
+        };
         plan.scheduled.push(ScheduledSequence {
             sequence,
             start: grant.start,
@@ -112,6 +119,7 @@ impl Scheduler {
             new_blocks: grant.new_blocks,
             phase,
             samples,
+            drafts,
         });
     }
 

@@ -1,9 +1,9 @@
 //! From an executor's result to events: tokens, ends, and what can no longer go on.
 
 use super::events::{FailureCause, FinishReason, SchedulerEvent};
-use super::{FlightRow, Scheduler};
-use crate::ids::SequenceId;
-use crate::step::{SequenceOutput, StepResult};
+use super::{FlightRow, Scheduler, Stage};
+use crate::ids::{SequenceId, TokenId};
+use crate::step::{SequenceOutput, StepResult, TokenLogprobs};
 use crate::units::{Millis, Tokens};
 
 /// How fast sequences end while others wait: a moving average of the time between two ends.
@@ -55,20 +55,38 @@ impl Scheduler {
             self.fail(sequence, strikes, FailureCause::NoToken);
             return;
         };
+        let further = output.further.get(..row.drafts as usize).unwrap_or(&output.further);
+        if record.stage == Stage::Running {
+            record.computed += further.len() as u32;
+        }
+        let more = further.iter().map(|sampled| (sampled.token, &sampled.logprobs));
+        for (token, logprobs) in std::iter::once((token, &output.logprobs)).chain(more) {
+            if self.take_in(sequence, token, logprobs.clone(), now) {
+                // What was sampled behind the end is nobody's.
+                break;
+            }
+        }
+    }
+
+    /// One token of a sequence that is there; true when it is the last.
+    fn take_in(
+        &mut self,
+        sequence: SequenceId,
+        token: TokenId,
+        logprobs: Option<Box<TokenLogprobs>>,
+        now: Millis,
+    ) -> bool {
+        let Some(record) = self.sequences.get_mut(&sequence) else { return true };
         let was_suspect = record.is_suspect();
         let index = record.output.len() as u32;
         record.push(token, now);
+        let (cached, end) = (record.stats.cached, record.end_reason());
         self.suspects -= u32::from(was_suspect && !record.is_suspect());
-        self.events.push(SchedulerEvent::Token {
-            sequence,
-            token,
-            index,
-            logprobs: output.logprobs.clone(),
-            cached: record.stats.cached,
-        });
-        if let Some(reason) = record.end_reason() {
+        self.events.push(SchedulerEvent::Token { sequence, token, index, logprobs, cached });
+        if let Some(reason) = end {
             self.finish(sequence, reason, Some(now));
         }
+        end.is_some()
     }
 
     /// The output is complete.

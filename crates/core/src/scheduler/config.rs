@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{SequenceId, TokenId};
 use crate::sampling::SamplingParams;
+use crate::speculation::SpeculationConfig;
 use crate::units::{Blocks, Millis, Tokens};
 
 /// Limits and habits of a scheduler.
@@ -35,7 +36,10 @@ pub struct SchedulerConfig {
     /// each takes a row of the whole vocabulary. At least 1. What is sampled needs no place here.
     pub prompt_logit_rows: Tokens,
     /// Steps that are planned ahead of their results; at least 1. With 2 the executor never waits for a plan.
+    /// With speculation it is 1: a draft follows a token that has to be known.
     pub steps_in_flight: u32,
+    /// Whether sequences that continue get drafts, and from whom.
+    pub speculation: Option<SpeculationConfig>,
 }
 
 /// Which sequence comes before which, for starting and for keeping blocks.
@@ -77,13 +81,14 @@ impl NewSequence {
 }
 
 impl SchedulerConfig {
-    /// Raises zeros that would stop everything to one.
+    /// Raises zeros that would stop everything to one, and lets speculation have the steps it needs.
     pub(super) fn checked(mut self) -> Self {
         self.max_sequences = self.max_sequences.max(1);
         self.step_budget = self.step_budget.max(Tokens(1));
         self.block_size = self.block_size.max(Tokens(1));
         self.prompt_logit_rows = self.prompt_logit_rows.max(Tokens(1));
-        self.steps_in_flight = self.steps_in_flight.max(1);
+        self.speculation = self.speculation.map(SpeculationConfig::checked);
+        self.steps_in_flight = if self.speculation.is_some() { 1 } else { self.steps_in_flight.max(1) };
         self
     }
 

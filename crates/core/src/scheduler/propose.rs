@@ -45,6 +45,8 @@ struct Room {
     chunk: Tokens,
     /// Rows of logits for prompt log-probabilities.
     prompt_logit_rows: Tokens,
+    /// Rows of logits for drafts.
+    draft_rows: Tokens,
 }
 
 impl Room {
@@ -144,7 +146,12 @@ impl Scheduler {
             let Some(limit) = record.wants_row().then(|| room.limit(record)).flatten() else { continue };
             // Single tokens go first: a long prompt must not hold up streams that are under way.
             let list = if record.continues() { &mut wishes.demands } else { &mut prefills };
-            list.push(continuation(record, round, limit));
+            let mut demand = continuation(record, round, limit);
+            if let Some(speculation) = &self.config.speculation {
+                demand.drafts = record.draft(speculation, room.draft_rows);
+                room.draft_rows -= demand.drafts;
+            }
+            list.push(demand);
             wishes.victims.push(place.sequence);
         }
         wishes.demands.append(&mut prefills);
@@ -178,7 +185,11 @@ impl Scheduler {
     }
 
     fn room(&self) -> Room {
-        Room { chunk: self.chunk(), prompt_logit_rows: self.config.prompt_logit_rows }
+        Room {
+            chunk: self.chunk(),
+            prompt_logit_rows: self.config.prompt_logit_rows,
+            draft_rows: self.config.speculation.as_ref().map_or(Tokens::ZERO, |speculation| speculation.rows),
+        }
     }
 
     /// Tokens of one sequence in one step.
@@ -194,11 +205,13 @@ impl Scheduler {
 
 fn continuation(record: &mut Sequence, round: u64, limit: Tokens) -> Demand {
     record.round = round;
+    record.drafts.clear();
     Demand {
         sequence: record.place.sequence,
         target: Tokens(record.target()),
         limit,
-        kind: DemandKind::Continue { appended: record.report_rest() },
+        drafts: Tokens::ZERO,
+        kind: DemandKind::Continue { computed: Tokens(record.computed), appended: record.report_rest() },
     }
 }
 
@@ -208,6 +221,7 @@ fn start(record: &mut Sequence, round: u64, limit: Tokens) -> Demand {
         sequence: record.place.sequence,
         target: Tokens(record.known()),
         limit,
+        drafts: Tokens::ZERO,
         kind: DemandKind::Start {
             tokens: record.joined(),
             salt: record.salt.clone(),

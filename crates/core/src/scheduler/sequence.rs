@@ -8,6 +8,7 @@ use super::order::Precedence;
 use crate::fault::{STRIKES_ISOLATE, TOKENS_TO_CLEAR};
 use crate::ids::TokenId;
 use crate::sampling::SamplingParams;
+use crate::speculation::{Proposer, SpeculationConfig};
 use crate::units::{Millis, Tokens};
 
 /// Whether a sequence holds blocks.
@@ -50,6 +51,10 @@ pub(super) struct Sequence {
     joined: Option<Arc<[TokenId]>>,
     /// Prompt position whose log-probabilities are due next.
     pub(super) next_prompt_logprob: u32,
+    /// Drafts of the reservation that is out.
+    pub(super) drafts: Vec<TokenId>,
+    /// Makes them; there while it runs and is drafted for.
+    proposer: Option<Proposer>,
 
     pub(super) stats: SequenceStats,
 }
@@ -73,6 +78,8 @@ impl Sequence {
             joined: None,
             // Whoever has an output has had all of its prompt's log-probabilities.
             next_prompt_logprob: if new.output.is_empty() { 1 } else { prompt_tokens.0 },
+            drafts: Vec::new(),
+            proposer: None,
             stats: SequenceStats::new(prompt_tokens, new.output.len() as u32, new.arrival),
             prompt: new.prompt,
             output: new.output,
@@ -117,6 +124,33 @@ impl Sequence {
         Arc::clone(joined)
     }
 
+    /// Drafts what follows its last token, at most `room` tokens, and says how many. None while that token is
+    /// not known or anything else has to be computed first, and while a fault is held against it: a draft must
+    /// not be what it is blamed for.
+    pub(super) fn draft(&mut self, speculation: &SpeculationConfig, room: Tokens) -> Tokens {
+        self.drafts.clear();
+        let known = self.known();
+        let next_is_last = self.computed + 1 == known && self.pending == 0;
+        let produced = self.output.len() as u32;
+        let left = (self.sampling.max_tokens.max(1).saturating_sub(produced))
+            .min(self.longest.0.saturating_sub(known));
+        // One token comes without a draft.
+        let most = speculation.drafts.min(room).min(Tokens(left.saturating_sub(1)));
+        if next_is_last && self.continues() && self.strikes == 0 && most > Tokens::ZERO {
+            let proposer = self.proposer.get_or_insert_with(|| Proposer::new(&speculation.method));
+            proposer.extend(self.prompt.iter().chain(&self.output).copied().skip(proposer.seen()));
+            self.drafts = proposer.propose(most);
+        }
+        Tokens(self.drafts.len() as u32)
+    }
+
+    /// The drafts that a row up to position `end` computes.
+    pub(super) fn take_drafts(&mut self, end: u32) -> Vec<TokenId> {
+        let mut drafts = std::mem::take(&mut self.drafts);
+        drafts.truncate(end.saturating_sub(self.target()) as usize);
+        drafts
+    }
+
     /// Known tokens the block manager has not been told yet.
     pub(super) fn report_rest(&mut self) -> Vec<TokenId> {
         let from = (self.reported as usize).saturating_sub(self.prompt.len());
@@ -147,6 +181,8 @@ impl Sequence {
         self.computed = 0;
         self.reported = 0;
         self.on_executor = false;
+        self.drafts = Vec::new();
+        self.proposer = None;
     }
 
     /// Takes in a new token; after enough of them it has survived whatever it was suspected of.

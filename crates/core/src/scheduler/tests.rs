@@ -5,5 +5,6 @@ mod loss;
 mod overlap;
 mod planning;
 mod preemption;
+mod speculation;
 
 pub(super) use harness::{config, new};

@@ -29,8 +29,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Somebody; with prompts and outputs of up to `longest` tokens together, as a rule.
-    pub(crate) fn new(sequence: SequenceId, longest: u32, now: Millis, dice: &mut Dice) -> Self {
+    /// Somebody; with prompts and outputs of up to `longest` tokens together, as a rule. `drafted`: drafts are
+    /// made, so many a text is to repeat itself.
+    pub(crate) fn new(
+        sequence: SequenceId,
+        longest: u32,
+        drafted: bool,
+        now: Millis,
+        dice: &mut Dice,
+    ) -> Self {
         let poisonous = dice.percent(6);
         let family = if poisonous { 1_000 + sequence.0 as u32 } else { dice.below(3) as u32 };
         // Prompts of one family begin alike; those of poison sequences are like no other, so that nobody else
@@ -46,6 +53,7 @@ impl Client {
             ignore_eos: dice.percent(20),
             seed: dice.below(3),
             prompt_logprobs: dice.percent(10).then_some(1),
+            top_k: u32::from(drafted && dice.percent(60)),
             ..SamplingParams::default()
         };
         let request = NewSequence {

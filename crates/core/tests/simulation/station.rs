@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use updraft_core::graphs::{Command, Dispatcher, EagerReason, GraphKey, GraphUse, Launched, RetireReason};
 use updraft_core::invariants::launch_is_sound;
 use updraft_core::recovery::{Action, Ledger, Moment, RecoveryClass};
-use updraft_core::step::{Phase, StepPlan, StepResult};
+use updraft_core::step::{StepKind, StepPlan, StepResult};
 use updraft_core::{Bytes, Epoch, Millis, SequenceId};
 
 use crate::dice::Dice;
@@ -81,8 +81,8 @@ impl Station {
     ) -> Ran {
         self.toy.prepare(plan);
         let rows: u32 = plan.scheduled.iter().map(|row| row.count.0).sum();
-        let decode_only = plan.scheduled.iter().all(|row| row.phase == Phase::Decode);
-        let mut launched = match self.dispatcher.choose(rows, decode_only) {
+        let decode_only = plan.kind() == StepKind::Decode;
+        let mut launched = match self.dispatcher.choose(rows, plan.kind()) {
             Ok(key) => Launched::Replayed { key, padded: key.rows - rows },
             Err(reason) => Launched::Eager(reason),
         };
@@ -98,8 +98,8 @@ impl Station {
             launch_is_sound(launched, rows, decode_only, self.toy.graphs().iter().copied()).unwrap();
             let moment = match launched {
                 Launched::Replayed { .. } => Moment::Replay,
-                Launched::Eager(_) if decode_only => Moment::Decode,
-                Launched::Eager(_) => Moment::Prefill,
+                Launched::Eager(_) if plan.kind() == StepKind::Mixed => Moment::Prefill,
+                Launched::Eager(_) => Moment::Decode,
             };
             let trouble = self.next_trouble();
             let computed = self.toy.compute(plan, launched, &poison);

@@ -19,6 +19,8 @@ pub(crate) struct Totals {
     pub(crate) losses: u64,
     pub(crate) scheduler_losses: u64,
     pub(crate) late_rows: u64,
+    pub(crate) drafted: u64,
+    pub(crate) accepted: u64,
     pub(crate) stale_results: u64,
     pub(crate) stale_answers: u64,
     pub(crate) prefix_hits: u64,
@@ -51,6 +53,8 @@ impl Totals {
         self.losses += other.losses;
         self.scheduler_losses += other.scheduler_losses;
         self.late_rows += other.late_rows;
+        self.drafted += other.drafted;
+        self.accepted += other.accepted;
         self.stale_results += other.stale_results;
         self.stale_answers += other.stale_answers;
         self.prefix_hits += other.prefix_hits;

@@ -6,9 +6,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use updraft_core::graphs::{GraphKey, Launched};
-use updraft_core::sampling::SamplingParams;
+use updraft_core::sampling::{Sampled, SamplingParams};
 use updraft_core::scheduler::FinishReason;
-use updraft_core::step::{SequenceOutput, StepPlan, StepResult, TokenLogprobs};
+use updraft_core::step::{ScheduledSequence, SequenceOutput, StepPlan, StepResult, TokenLogprobs};
 use updraft_core::{BlockId, Epoch, SequenceId, StepId, TokenId, Tokens};
 
 use crate::dice::mix;
@@ -20,6 +20,9 @@ const VOCABULARY: u64 = 120;
 /// What "attention" has seen up to a position, and the token it leads to.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Attention(u64);
+
+/// Tokens of a text that repeats itself, more often than not.
+const PERIOD: usize = 3;
 
 impl Attention {
     /// What the cache holds for `token` after everything seen so far.
@@ -33,8 +36,17 @@ impl Attention {
 
     fn next_token(self, produced: usize, sampling: &SamplingParams) -> TokenId {
         let token = (mix(self.0, sampling.seed) % VOCABULARY) as TokenId;
+        if is_repetitive(sampling) && !token.is_multiple_of(4) {
+            return STOP + 1 + (produced % PERIOD) as TokenId;
+        }
         if produced < sampling.min_tokens as usize && token <= STOP { token + 2 } else { token }
     }
+}
+
+/// Whether a sequence's output repeats itself, so that its drafts are often right. The toy knows no other use of
+/// `top_k`.
+fn is_repetitive(sampling: &SamplingParams) -> bool {
+    sampling.top_k > 0
 }
 
 /// The output of a sequence that nothing disturbs, and why it ends.
@@ -128,7 +140,7 @@ impl Toy {
         plan: &StepPlan,
         launched: Launched,
         poison: impl Fn(SequenceId) -> Option<u32>,
-    ) -> Result<Vec<Attention>, Poisoned> {
+    ) -> Result<Vec<Vec<Attention>>, Poisoned> {
         if let Launched::Replayed { key, .. } = launched {
             assert!(self.graphs.contains(&key), "{key} is replayed but not there");
         }
@@ -139,7 +151,7 @@ impl Toy {
                 return Err(Poisoned);
             }
             let known = &self.known[&row.sequence];
-            seen.push(compute(&mut self.cache, self.block_size, known, start as usize, end as usize));
+            seen.push(compute(&mut self.cache, self.block_size, known, row));
         }
         Ok(seen)
     }
@@ -156,24 +168,42 @@ impl Toy {
     }
 
     /// Samples what was computed.
-    pub(crate) fn finish(&mut self, plan: &StepPlan, seen: &[Attention], launched: Launched) -> StepResult {
+    pub(crate) fn finish(
+        &mut self,
+        plan: &StepPlan,
+        seen: &[Vec<Attention>],
+        launched: Launched,
+    ) -> StepResult {
         let mut outputs = Vec::new();
-        for (row, attention) in plan.scheduled.iter().zip(seen) {
+        for (row, seen) in plan.scheduled.iter().zip(seen) {
             let (start, end) = (row.start.0, row.start.0 + row.count.0);
             let known = self.known.get_mut(&row.sequence).expect("scheduled but never admitted");
             let mut output = SequenceOutput {
                 sequence: row.sequence,
                 token: None,
                 logprobs: None,
+                further: Vec::new(),
                 prompt_logprobs: prompt_logprobs(known, start, end),
             };
             if row.samples {
-                assert_eq!(end as usize, known.tokens.len(), "sampled in the middle");
-                let produced = end as usize - known.prompt;
-                assert!(produced < known.sampling.max_tokens as usize, "a token that nobody asked for");
-                let token = attention.next_token(produced, &known.sampling);
-                known.tokens.push(token);
-                output.token = Some(token);
+                assert_eq!(row.first_sampled() as usize + 1, known.tokens.len(), "sampled in the middle");
+                let room = known.sampling.max_tokens as usize - (known.tokens.len() - known.prompt);
+                assert!(seen.len() <= room, "a token that nobody asked for");
+                let mut last = None;
+                for (ahead, attention) in seen.iter().enumerate() {
+                    // A row goes on as long as its drafts are right.
+                    if ahead > 0 && last != row.drafts.get(ahead - 1).copied() {
+                        break;
+                    }
+                    let token = attention.next_token(known.tokens.len() - known.prompt, &known.sampling);
+                    known.tokens.push(token);
+                    if ahead == 0 {
+                        output.token = Some(token);
+                    } else {
+                        output.further.push(Sampled { token, logprobs: None });
+                    }
+                    last = Some(token);
+                }
             }
             if output.token.is_some() || !output.prompt_logprobs.is_empty() {
                 outputs.push(output);
@@ -211,17 +241,26 @@ fn slot(table: &[BlockId], block_size: usize, position: usize) -> usize {
     table[position / block_size].0 as usize * block_size + position % block_size
 }
 
-/// Computes positions `start..end` of one sequence: reads all before, writes its own.
-fn compute(cache: &mut [u64], block_size: usize, known: &Known, start: usize, end: usize) -> Attention {
+/// Computes the positions of one row: reads all before, writes its own, and gives what was seen at the last one
+/// and at those that drafts follow.
+fn compute(cache: &mut [u64], block_size: usize, known: &Known, row: &ScheduledSequence) -> Vec<Attention> {
+    let (start, end) = (row.start.0 as usize, (row.start.0 + row.count.0) as usize);
+    let mut tokens = known.tokens.clone();
+    tokens.extend(&row.drafts);
+    assert!(end <= tokens.len(), "nobody knows what to compute there");
     let mut attention = Attention::default();
-    for position in 0..end {
+    let mut seen = Vec::with_capacity(1 + row.drafts.len());
+    for (position, token) in tokens.into_iter().enumerate().take(end) {
         let slot = slot(&known.table, block_size, position);
         if position >= start {
-            cache[slot] = attention.entry(known.tokens[position]);
+            cache[slot] = attention.entry(token);
         }
         attention.see(cache[slot]);
+        if position >= row.first_sampled() as usize {
+            seen.push(attention);
+        }
     }
-    attention
+    seen
 }
 
 /// An entry for each prompt position whose predecessor was computed.

@@ -9,6 +9,7 @@ use updraft_core::invariants::{
 use updraft_core::kv::{Grants, KvConfig, KvManager, Reservation};
 use updraft_core::recovery::{Ledger, RecoveryPolicy, Spares};
 use updraft_core::scheduler::{FailureCause, Policy, Scheduler, SchedulerConfig, SchedulerEvent};
+use updraft_core::speculation::{Method, NgramLengths, SpeculationConfig};
 use updraft_core::step::{StepPlan, StepResult};
 use updraft_core::{Blocks, Bytes, Epoch, Millis, SequenceId, Tokens};
 
@@ -86,6 +87,7 @@ impl World {
             pool,
             prompt_logit_rows: Tokens(dice.between(1, 12) as u32),
             steps_in_flight: dice.pick(&[1, 2, 2, 3]),
+            speculation: dice.percent(35).then(|| speculation(&mut dice)),
         };
         let kv = KvConfig { block_size, blocks: pool, prefix_caching: dice.percent(85), events: false };
         let epoch = Epoch(1);
@@ -176,7 +178,8 @@ impl World {
         self.arrivals -= 1;
         let sequence = SequenceId(1_000 - u64::from(self.arrivals));
         let longest = self.config.max_model_len.0.min(self.config.pool.0 * self.config.block_size.0 + 1);
-        let client = Client::new(sequence, longest, self.now, &mut self.dice);
+        let drafted = self.config.speculation.is_some();
+        let client = Client::new(sequence, longest, drafted, self.now, &mut self.dice);
         let fits = (client.request.prompt.len() as u32) < longest;
         if let Err(refusal) = self.scheduler.admit(client.request.clone()) {
             assert!(!fits || refusal.retry_after().is_some(), "{refusal}");
@@ -241,6 +244,7 @@ impl World {
             let started: Vec<SequenceId> = plan.admitted.iter().map(|init| init.sequence).collect();
             starts_in_order(queue, &started).unwrap();
         }
+        self.totals.drafted += plan.scheduled.iter().map(|row| row.drafts.len() as u64).sum::<u64>();
         self.in_flight.push_back(plan.scheduled.iter().map(|row| row.sequence).collect());
         self.plans.push_back(plan);
     }
@@ -277,6 +281,8 @@ impl World {
             Some(Outcome::Done { result, rows, decode_only }) => {
                 let late = |output: &updraft_core::step::SequenceOutput| !self.clients[&output.sequence].open;
                 self.totals.late_rows += result.outputs.iter().filter(|output| late(output)).count() as u64;
+                self.totals.accepted +=
+                    result.outputs.iter().map(|output| output.further.len() as u64).sum::<u64>();
                 self.in_flight.pop_front();
                 self.graphs.observe(rows, decode_only);
                 let events = self.scheduler.complete(&result, self.now);
@@ -366,6 +372,16 @@ const MODES: [GraphMode; 5] = [
     GraphMode::FullDecodeOnly,
     GraphMode::FullAndPiecewise,
 ];
+
+/// Drafts of one token's context on: the toy's outputs are short.
+fn speculation(dice: &mut Dice) -> SpeculationConfig {
+    let min = dice.between(1, 3) as u32;
+    SpeculationConfig {
+        method: Method::Ngram(NgramLengths { min, max: min + dice.below(3) as u32 }),
+        drafts: Tokens(dice.between(1, 6) as u32),
+        rows: Tokens(dice.between(1, 20) as u32),
+    }
+}
 
 /// The ledger of a device that nothing has happened to. A run lasts some seconds, so calm comes soon.
 pub(crate) fn ledger() -> Ledger {

@@ -22,6 +22,7 @@ pub(in crate::scheduler) fn config(pool: Blocks) -> SchedulerConfig {
         pool,
         prompt_logit_rows: Tokens(8),
         steps_in_flight: 2,
+        speculation: None,
     }
 }
 
@@ -118,6 +119,7 @@ pub(super) fn answer(plan: &StepPlan, token: impl Fn(SequenceId) -> TokenId) -> 
         sequence,
         token: Some(token(sequence)),
         logprobs: None,
+        further: Vec::new(),
         prompt_logprobs: Vec::new(),
     };
     StepResult {
