@@ -29,7 +29,7 @@ use crate::memory::{AlignedVec, Plain};
 pub const GROUP: usize = 32;
 
 /// Rows that are interleaved with each other; the last rows form smaller blocks.
-pub(crate) const ROW_BLOCK: usize = 8;
+pub(crate) const ROW_BLOCK: usize = 16;
 
 /// 32 quantised values of one row, with everything a kernel needs to know about them: one cache line.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +171,7 @@ pub(crate) struct RowBlock {
     pub(crate) first: usize,
     /// Its rows.
     pub(crate) rows: usize,
-    /// Rows that it has room for: 8, 4 or 1. What stands in those that it does not have is arbitrary.
+    /// Rows that it has room for: 16, 8, 4 or 1. What stands in those that it does not have is arbitrary.
     pub(crate) width: usize,
 }
 
@@ -181,7 +181,8 @@ impl RowBlock {
     pub(crate) fn at(first: usize, rows: usize) -> Self {
         let remaining = rows.saturating_sub(first);
         let width = match remaining {
-            6.. => ROW_BLOCK,
+            14.. => ROW_BLOCK,
+            6..=13 => 8,
             2..=5 => 4,
             _ => 1,
         };
@@ -190,9 +191,12 @@ impl RowBlock {
 
     /// The block that holds `row`.
     fn of(row: usize, rows: usize) -> Self {
-        let block = Self::at(row / ROW_BLOCK * ROW_BLOCK, rows);
-        // The last five rows make two blocks.
-        if row < block.first + block.width { block } else { Self::at(block.first + block.width, rows) }
+        let mut block = Self::at(row / ROW_BLOCK * ROW_BLOCK, rows);
+        // The last rows make up to three blocks.
+        while row >= block.first + block.width {
+            block = Self::at(block.first + block.width, rows);
+        }
+        block
     }
 
     /// The blocks of rows `first..end`, where `first` starts a block and `end` ends one.
@@ -235,7 +239,7 @@ impl ActivationRows<'_> {
     }
 
     /// Writes one row (and quantises it when that form was asked for). Threads do best to take whole
-    /// multiples of 8 rows.
+    /// multiples of 16 rows.
     ///
     /// # Safety
     /// No two threads may write the same row at the same time.

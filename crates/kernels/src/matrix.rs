@@ -40,7 +40,7 @@ use float::{FloatColumn, FloatProduct, Halves, Singles, UpperHalves};
 use integer::QuantizedProduct;
 use job::{Job, tile_of};
 #[cfg(target_arch = "x86_64")]
-use tile_unit::PairedColumns;
+use tile_unit::{PairedColumns, TiledProduct};
 use vectors::{TILE, dispatch};
 
 /// How products with integer weights are computed.
@@ -265,6 +265,10 @@ impl PackedMatrix {
     fn multiply_integers<B: IntegerBlock>(&self, blocks: &[B], job: Job<'_>) {
         let tiles = self.tiles();
         match self.precision {
+            #[cfg(target_arch = "x86_64")]
+            Precision::Auto if let Some(unit) = TileUnit::for_isa(self.isa) => {
+                TiledProduct::run(unit, self.isa, QuantizedProduct { blocks, tiles, job });
+            }
             Precision::Auto => dispatch(self.isa, QuantizedProduct { blocks, tiles, job }),
             Precision::Float32 => accurate::product(self.isa, blocks, tiles, &job),
         }

@@ -28,17 +28,23 @@ pub(crate) struct TileUnit(());
 struct Shapes([u8; 64]);
 
 /// Every register: sixteen rows of 64 bytes.
-static SHAPES: Shapes = {
+static SHAPES: Shapes = shapes([(TILE_ROWS as u8, 64); 8]);
+
+/// Results; a left side of 32 bytes a row, and the right side that goes with it.
+static INTEGER_SHAPES: Shapes = shapes([(16, 64), (16, 32), (8, 64), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)]);
+
+/// From rows, and bytes of a row, of each register.
+const fn shapes(of: [(u8, u8); 8]) -> Shapes {
     let mut bytes = [0; 64];
     bytes[0] = 1;
     let mut register = 0;
     while register < 8 {
-        bytes[16 + 2 * register] = 64;
-        bytes[48 + register] = TILE_ROWS as u8;
+        bytes[48 + register] = of[register].0;
+        bytes[16 + 2 * register] = of[register].1;
         register += 1;
     }
     Shapes(bytes)
-};
+}
 
 impl TileUnit {
     /// The unit, if the machine has one and the system lets the process use it. Asks the system once.
@@ -52,21 +58,63 @@ impl TileUnit {
         (isa == Isa::Amx).then(Self::get).flatten()
     }
 
+    /// As [`TileUnit::with_registers`], with the registers in the shapes for integers.
+    pub(crate) fn with_integer_registers<R>(self, work: impl FnOnce(IntegerRegisters) -> R) -> R {
+        let _release = self.load(&INTEGER_SHAPES);
+        work(IntegerRegisters(()))
+    }
+
     /// Runs `work` with the registers in their shape, and releases them: a thread whose registers are in use is
     /// switched more slowly. Calls must not be nested.
     pub(crate) fn with_registers<R>(self, work: impl FnOnce(Registers) -> R) -> R {
-        /// Releases the registers also when the work panics.
-        struct Release;
-        impl Drop for Release {
-            fn drop(&mut self) {
-                // SAFETY: the instruction exists, since a `TileUnit` was there; no code relies on the registers.
-                unsafe { asm!("tilerelease", options(nostack, nomem)) };
-            }
-        }
-        // SAFETY: the unit may be used (`self`), and the shapes are valid ones.
-        unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const SHAPES, options(nostack, readonly)) };
-        let _release = Release;
+        let _release = self.load(&SHAPES);
         work(Registers(()))
+    }
+
+    fn load(self, shapes: &'static Shapes) -> Release {
+        // SAFETY: the unit may be used (`self`), and the shapes are valid ones.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) shapes, options(nostack, readonly)) };
+        Release
+    }
+}
+
+/// Releases the registers, also when the work panics.
+struct Release;
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        // SAFETY: the instruction exists, since a `TileUnit` was there; no code relies on the registers.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+    }
+}
+
+/// Proof that the registers have the shapes for integers now.
+#[derive(Clone, Copy)]
+pub(crate) struct IntegerRegisters(());
+
+impl IntegerRegisters {
+    /// `out[16][16] = left * right` in signed bytes and whole sums: `left` has 32 values in each row, rows are 64 bytes
+    /// apart; `right` is eight rows of sixteen times four values, `out` sixteen rows of sixteen sums.
+    ///
+    /// # Safety
+    /// All that is described can be read and written.
+    pub(crate) unsafe fn product(self, left: *const i32, right: *const u8, out: *mut i32) {
+        // SAFETY: reads and writes only what the caller describes; all registers used are named.
+        unsafe {
+            asm!(
+                "tilezero tmm0",
+                "tileloadd tmm1, [{left} + {line}]",
+                "tileloadd tmm2, [{right} + {line}]",
+                "tdpbssd tmm0, tmm1, tmm2",
+                "tilestored [{out} + {line}], tmm0",
+                left = in(reg) left,
+                right = in(reg) right,
+                out = in(reg) out,
+                line = in(reg) 64_usize,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _,
+                options(nostack),
+            );
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::job::{Job, Steps, each_row, tile_of};
 use super::vectors::{TILE, Task, Vectors};
-use crate::activations::{ROW_BLOCK, RowBlock};
+use crate::activations::RowBlock;
 use crate::memory::Plain;
 
 /// One column of a tile: a weight of each of 16 rows.
@@ -124,8 +124,8 @@ impl<W: FloatColumn> Task for FloatProduct<'_, W> {
             for tiles in self.job.tile_groups() {
                 for rows in RowBlock::within(chunk.start, chunk.end) {
                     match rows.width {
-                        ROW_BLOCK if V::MAX_ROWS >= ROW_BLOCK => {
-                            self.tiles::<V, FEW_STRANDS, ROW_BLOCK>(v, tiles.clone(), rows);
+                        8.. if V::MAX_ROWS >= 8 => {
+                            self.tiles::<V, FEW_STRANDS, 8>(v, tiles.clone(), rows);
                         }
                         4.. if V::MAX_ROWS >= 4 => self.tiles::<V, FEW_STRANDS, 4>(v, tiles.clone(), rows),
                         _ => self.tiles::<V, STRANDS, 1>(v, tiles.clone(), rows),

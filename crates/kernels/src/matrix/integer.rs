@@ -6,10 +6,12 @@
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 
+use std::ops::Range;
+
 use super::blocks::{Form, Group, IntegerBlock};
 use super::job::{Job, Steps, each_row, tile_of};
 use super::vectors::{TILE, Task, Vectors};
-use crate::activations::{GROUP, QuantizedGroup, ROW_BLOCK, RowBlock};
+use crate::activations::{GROUP, QuantizedGroup, RowBlock};
 
 /// How far ahead of their use weights are asked for, in bytes, where they are too quickly used up for the
 /// machine to do it by itself.
@@ -31,17 +33,10 @@ impl<B: IntegerBlock> Task for QuantizedProduct<'_, B> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, v: V) {
-        let row_bytes = self.job.input.cols() / GROUP * size_of::<QuantizedGroup>();
-        for chunk in self.job.row_chunks(row_bytes) {
+        for chunk in self.row_chunks() {
             for tiles in self.job.tile_groups() {
                 for rows in RowBlock::within(chunk.start, chunk.end) {
-                    for tile in tiles.clone() {
-                        match rows.width {
-                            ROW_BLOCK if V::MAX_ROWS >= ROW_BLOCK => self.tile::<V, ROW_BLOCK>(v, tile, rows),
-                            4.. if V::MAX_ROWS >= 4 => self.tile::<V, 4>(v, tile, rows),
-                            _ => self.tile::<V, 1>(v, tile, rows),
-                        }
-                    }
+                    self.rows(v, tiles.clone(), rows);
                 }
             }
         }
@@ -49,6 +44,24 @@ impl<B: IntegerBlock> Task for QuantizedProduct<'_, B> {
 }
 
 impl<B: IntegerBlock> QuantizedProduct<'_, B> {
+    /// The input rows, cut into ranges whose data fits a cache.
+    #[inline(always)]
+    pub(super) fn row_chunks(&self) -> impl Iterator<Item = Range<usize>> + use<B> {
+        self.job.row_chunks(self.job.input.cols() / GROUP * size_of::<QuantizedGroup>())
+    }
+
+    /// Some tiles for one block of input rows.
+    #[inline(always)]
+    pub(super) fn rows<V: Vectors>(&self, v: V, tiles: Range<usize>, rows: RowBlock) {
+        for tile in tiles {
+            match rows.width {
+                8.. if V::MAX_ROWS >= 8 => self.tile::<V, 8>(v, tile, rows),
+                4.. if V::MAX_ROWS >= 4 => self.tile::<V, 4>(v, tile, rows),
+                _ => self.tile::<V, 1>(v, tile, rows),
+            }
+        }
+    }
+
     /// One tile for one block of input rows, `R` rows at a time.
     #[inline(always)]
     fn tile<V: Vectors, const R: usize>(&self, v: V, tile: usize, rows: RowBlock) {

@@ -106,11 +106,11 @@ impl<'a, T> Steps<'a, T> {
     }
 }
 
-/// Does something for each of up to eight rows, written out: sums stay in registers only where no loop is
+/// Does something for each of up to sixteen rows, written out: sums stay in registers only where no loop is
 /// left, and the compiler keeps long loops.
 macro_rules! each_row {
     ($r:ident < $rows:ident, $body:expr) => {
-        each_row!($r < $rows, $body; 0 1 2 3 4 5 6 7)
+        each_row!($r < $rows, $body; 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     ($r:ident < $rows:ident, $body:expr; $($number:literal)*) => {
         $(

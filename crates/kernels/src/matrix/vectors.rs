@@ -20,6 +20,8 @@ mod avx512;
 mod one_lane;
 mod portable;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx512::{Avx512, WideTask};
 pub(crate) use one_lane::OneLane;
 
 use crate::cpu_features::Isa;
@@ -104,6 +106,14 @@ pub(crate) trait Task {
     const INTEGER_DOTS: bool;
     /// Does it. Implementations are `inline(always)`, and so is everything they call per element.
     fn run<V: Vectors>(self, vectors: V) -> Self::Output;
+}
+
+/// Does a task that is written for AVX-512, where the process uses at least that.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn dispatch_wide<T: WideTask>(isa: Isa, task: T) {
+    assert!(isa >= Isa::Avx512 && isa.is_available(), "{isa} has no wide vectors here");
+    // SAFETY: the check has found the instructions that the function is compiled for.
+    unsafe { avx512::run_wide(task) }
 }
 
 /// Does the task on an instruction set that this machine has (see [`Isa::is_available`]); one that it lacks

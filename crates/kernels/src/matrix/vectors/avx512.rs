@@ -6,14 +6,42 @@ use std::arch::x86_64::{
     _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
     _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
     _mm512_setzero_ps, _mm512_slli_epi16, _mm512_slli_epi32, _mm512_srli_epi16, _mm512_srli_epi32,
-    _mm512_storeu_ps, _mm512_sub_ps,
+    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
 };
 
 use super::{TILE, Task, Vectors};
 
 /// Proof that the machine has AVX-512 F, BW, DQ, VL and VNNI.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512(());
+pub(crate) struct Avx512(());
+
+/// Work that is written for these vectors alone.
+pub(crate) trait WideTask {
+    /// Does it. Implementations are `inline(always)`, and so is everything they call per element.
+    fn run(self, vectors: Avx512);
+}
+
+/// Does a task that is written for AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+pub(super) fn run_wide<T: WideTask>(task: T) {
+    task.run(Avx512(()));
+}
+
+impl Avx512 {
+    /// Integers of a tile as numbers.
+    #[inline(always)]
+    pub(crate) fn load_integers(self, values: &[i32; TILE]) -> __m512 {
+        // SAFETY: `self` exists only on machines with this instruction; the array is as long as the access.
+        unsafe { _mm512_cvtepi32_ps(_mm512_loadu_si512(values.as_ptr().cast())) }
+    }
+
+    /// Writes bytes of a tile.
+    #[inline(always)]
+    pub(crate) fn store_bytes(self, bytes: __m512i, to: &mut [u8; 64]) {
+        // SAFETY: as above.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), bytes) }
+    }
+}
 
 /// Does a task with AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
