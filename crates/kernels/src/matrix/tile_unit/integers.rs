@@ -188,7 +188,9 @@ fn unpack<B: IntegerBlock>(v: Avx512, blocks: &[B], groups: &mut [UnpackedGroup]
             let group = block.group(v, 0, head, index);
             for (bytes, values) in to.values.iter_mut().zip(group.values) {
                 v.store_bytes(values, bytes);
-                bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_sub(zero_point));
+                for byte in bytes {
+                    *byte = byte.wrapping_sub(zero_point);
+                }
             }
             v.store(group.scale, &mut to.scale, 0);
             v.store(group.second, &mut to.minimum, 0);

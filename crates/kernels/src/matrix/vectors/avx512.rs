@@ -27,6 +27,7 @@ pub(super) fn run_wide<T: WideTask>(task: T) {
     task.run(Avx512(()));
 }
 
+#[allow(clippy::unused_self, reason = "a value is the proof that the instructions may be used")]
 impl Avx512 {
     /// Integers of a tile as numbers.
     #[inline(always)]
