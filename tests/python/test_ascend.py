@@ -27,6 +27,8 @@ VOCABULARY = 480
 STEP_DEADLINE = "0.5"
 # A child is found dead, stopped or stuck within two seconds; a busy machine may take a moment longer to notice.
 DETECTED_SECONDS_MAX = 5.0
+# One for all streams: making one takes longer than their answers.
+CLIENT = httpx.Client(trust_env=False, timeout=120, limits=httpx.Limits(max_connections=2 * STREAMS))
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +81,7 @@ def prompt(index):
 def complete(server, index, **options):
     body = {"model": "m", "prompt": prompt(index), "max_tokens": TOKENS, "ignore_eos": True}
     body |= {"temperature": 0.9 if index % 2 else 0.0, "seed": index, "return_token_ids": True} | options
-    response = httpx.post(server.url + "/v1/completions", json=body, timeout=120, trust_env=False)
+    response = CLIENT.post(server.url + "/v1/completions", json=body)
     assert response.status_code == 200, f"{response.status_code}: {response.text}\n{server.log()}"
     return response.json()["choices"][0]["token_ids"]
 

@@ -274,6 +274,58 @@ impl Registers {
     }
 }
 
+/// Products in a round of the busy loops.
+pub(crate) const BUSY_PRODUCTS: u64 = 6;
+
+/// Defines a loop that does nothing but multiply, and returns the sum of all results. All numbers of both sides are
+/// `ones`, and `rounds` is above zero.
+macro_rules! busy {
+    ($name:ident, $product:literal, $value:expr) => {
+        pub(crate) fn $name(self, rounds: u32, ones: u32) -> f64 {
+            let side = [ones; TILE_ROWS * TILE_ROWS];
+            let mut results = [[0_u32; TILE_ROWS * TILE_ROWS]; BUSY_PRODUCTS as usize];
+            // SAFETY: reads one register's worth of `side`, writes as many as there are in `results`; all registers
+            // used are named; `rounds` is counted down to zero.
+            unsafe {
+                asm!(
+                    "tilezero tmm0", "tilezero tmm1", "tilezero tmm2",
+                    "tilezero tmm3", "tilezero tmm4", "tilezero tmm5",
+                    "tileloadd tmm6, [{side} + {line}]",
+                    "tileloadd tmm7, [{side} + {line}]",
+                    "2:",
+                    concat!($product, " tmm0, tmm6, tmm7"),
+                    concat!($product, " tmm1, tmm6, tmm7"),
+                    concat!($product, " tmm2, tmm6, tmm7"),
+                    concat!($product, " tmm3, tmm6, tmm7"),
+                    concat!($product, " tmm4, tmm6, tmm7"),
+                    concat!($product, " tmm5, tmm6, tmm7"),
+                    "sub {rounds:e}, 1",
+                    "jnz 2b",
+                    "tilestored [{results} + {line}], tmm0",
+                    "tilestored [{results} + {line} + 1024], tmm1",
+                    "tilestored [{results} + {line} + 2048], tmm2",
+                    "tilestored [{results} + {line} + 3072], tmm3",
+                    "tilestored [{results} + {line} + 4096], tmm4",
+                    "tilestored [{results} + {line} + 5120], tmm5",
+                    side = in(reg) side.as_ptr(),
+                    results = in(reg) results.as_mut_ptr(),
+                    line = in(reg) 64_usize,
+                    rounds = inout(reg) rounds => _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+            results.as_flattened().iter().map(|bits| $value(*bits)).sum()
+        }
+    };
+}
+
+impl Registers {
+    busy!(busy_int8, "tdpbssd", f64::from);
+    busy!(busy_bf16, "tdpbf16ps", |bits| f64::from(f32::from_bits(bits)));
+}
+
 /// Whether the processor has the unit, for integers and for numbers of half width.
 fn has_tiles() -> bool {
     const BF16: u32 = 1 << 22;

@@ -7,6 +7,7 @@ use std::arch::asm;
 
 use super::{Arithmetic, LINE, Loop};
 use crate::cpu_features::Isa;
+use crate::tile_unit::{BUSY_PRODUCTS, Registers, TILE_ROWS, TileUnit};
 
 /// Four bytes of 1.
 const INT8_ONES: u32 = 0x0101_0101;
@@ -27,8 +28,9 @@ pub(super) fn find(isa: Isa, arithmetic: Arithmetic) -> Option<Loop> {
     let (instruction, multiply_adds, run): (_, _, fn(u32) -> f64) = match (isa, arithmetic) {
         (Isa::Avx2, Arithmetic::Int8) => ("vpmaddubsw + vpmaddwd, 256 bits", 32, int8_avx2),
         (Isa::AvxVnni, Arithmetic::Int8) => ("vpdpbusd, 256 bits", 32, int8_avx_vnni),
-        (Isa::Avx512 | Isa::Amx, Arithmetic::Int8) => ("vpdpbusd, 512 bits", 64, int8_avx512),
-        (Isa::Avx512 | Isa::Amx, Arithmetic::Bf16) if is_x86_feature_detected!("avx512bf16") => {
+        (Isa::Amx, Arithmetic::Int8 | Arithmetic::Bf16) => return tiles(arithmetic),
+        (Isa::Avx512, Arithmetic::Int8) => ("vpdpbusd, 512 bits", 64, int8_avx512),
+        (Isa::Avx512, Arithmetic::Bf16) if is_x86_feature_detected!("avx512bf16") => {
             ("vdpbf16ps, 512 bits", 32, bf16_avx512)
         }
         (Isa::Portable, _) | (_, Arithmetic::Bf16) => return None,
@@ -36,6 +38,24 @@ pub(super) fn find(isa: Isa, arithmetic: Arithmetic) -> Option<Loop> {
         (Isa::Avx512 | Isa::Amx, Arithmetic::Fp32) => ("vfmadd231ps, 512 bits", 16, fp32_avx512),
     };
     Some(Loop { instruction, multiply_adds: CHAINS * multiply_adds, run })
+}
+
+/// The loop of the matrix unit.
+fn tiles(arithmetic: Arithmetic) -> Option<Loop> {
+    let (instruction, values, run): (_, _, fn(u32) -> f64) = match arithmetic {
+        Arithmetic::Int8 => {
+            ("tdpbssd, matrix unit", 64, |rounds| tile_sum(rounds, INT8_ONES, Registers::busy_int8))
+        }
+        _ => ("tdpbf16ps, matrix unit", 32, |rounds| tile_sum(rounds, BF16_ONES, Registers::busy_bf16)),
+    };
+    TileUnit::get()?;
+    let results = (TILE_ROWS * TILE_ROWS) as u64;
+    Some(Loop { instruction, multiply_adds: BUSY_PRODUCTS * results * values, run })
+}
+
+/// The sum over all results of rounds of products of ones.
+fn tile_sum(rounds: u32, ones: u32, busy: fn(Registers, u32, u32) -> f64) -> f64 {
+    TileUnit::get().map_or(0.0, |unit| unit.with_registers(|registers| busy(registers, rounds, ones)))
 }
 
 /// Defines a function that runs one operation on twelve sums, round after round, and returns all lanes of

@@ -1,17 +1,17 @@
 //! Products of half-width float weights (bf16) in the processor's matrix unit.
 //!
 //! Storage is `[tile][pair of columns][16 rows][2]`, filled up with zeros to whole steps of the unit: its right side as
-//! it is. Input comes in two parts of half width, so that products keep nearly single precision. One row of input goes
-//! the same way as many, which is why results do not depend on how many there are: the unit reads weights faster
-//! than memory yields them.
+//! it is. Input comes in two parts of half width, so that products keep nearly single precision. For a single row of
+//! input vectors do the same operations in the same order, which is why results do not depend on how many there are.
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
+#![allow(clippy::needless_range_loop, reason = "counted loops are what the compiler keeps in registers")]
 
 use std::ops::Range;
 
 use super::super::PackError;
 use super::super::job::{Job, tile_of};
-use super::super::vectors::{TILE, Task, Vectors, dispatch};
+use super::super::vectors::{Avx512, TILE, Vectors, WideTask, dispatch_wide};
 use crate::activations::{SPLIT_BLOCK, SPLIT_STEP_WORDS, part_words};
 use crate::cpu_features::Isa;
 use crate::memory::{AlignedVec, Plain};
@@ -91,7 +91,7 @@ impl PairedColumns {
     /// The product of a matrix of `tiles` tiles.
     pub(in crate::matrix) fn multiply(&self, isa: Isa, tiles: usize, job: Job<'_>) {
         self.unit.with_registers(|registers| {
-            dispatch(isa, PairedProduct { registers, pairs: &self.pairs, tiles, job });
+            dispatch_wide(isa, PairedProduct { registers, pairs: &self.pairs, tiles, job });
         });
     }
 }
@@ -112,13 +112,14 @@ struct PairedProduct<'a> {
 #[repr(align(64))]
 struct Results([[[f32; TILE]; TOGETHER]; SPLIT_BLOCK]);
 
-impl Task for PairedProduct<'_> {
-    type Output = ();
-    const INTEGER_DOTS: bool = false;
-
+impl WideTask for PairedProduct<'_> {
     #[inline(always)]
-    fn run<V: Vectors>(self, _: V) {
+    fn run(self, v: Avx512) {
         let (rows, tiles) = (self.job.input.rows(), &self.job.tiles);
+        if rows == 1 {
+            tiles.clone().for_each(|tile| self.single(v, tile));
+            return;
+        }
         for chunk in (0..rows).step_by(CHUNK_ROWS) {
             let chunk = chunk..rows.min(chunk + CHUNK_ROWS);
             for first in tiles.clone().step_by(TOGETHER) {
@@ -129,6 +130,31 @@ impl Task for PairedProduct<'_> {
 }
 
 impl PairedProduct<'_> {
+    /// A tile for a single input row: what the unit does, step by step, in vectors, which read weights from memory
+    /// faster than it. (Sums below the smallest normal number, zero in the unit, are not cut off.)
+    #[inline(always)]
+    fn single(&self, v: Avx512, tile: usize) {
+        let pairs = tile_of(self.pairs, self.tiles, tile).as_chunks::<STEP_PAIRS>().0;
+        let input = self.job.input.split_block(0).as_chunks::<SPLIT_STEP_WORDS>().0;
+        let mut sum = v.zero();
+        for (pairs, input) in pairs.iter().zip(input) {
+            let [high_first, high_second, low_first, low_second] = first_row(input);
+            let (mut high, mut low) = ([v.zero(); 2], [v.zero(); 2]);
+            for k in 0..STEP_PAIRS {
+                let (first, second) = (v.load_first(&pairs[k].0), v.load_second(&pairs[k].0));
+                high[0] = v.mul_add(first, v.splat(high_first[k]), high[0]);
+                high[1] = v.mul_add(second, v.splat(high_second[k]), high[1]);
+                low[0] = v.mul_add(first, v.splat(low_first[k]), low[0]);
+                low[1] = v.mul_add(second, v.splat(low_second[k]), low[1]);
+            }
+            sum = v.add(sum, v.add(high[0], high[1]));
+            sum = v.add(sum, v.add(low[0], low[1]));
+        }
+        let mut result = [0.0; TILE];
+        v.store(sum, &mut result, 0);
+        self.job.finish(tile, 0, &result);
+    }
+
     /// Up to four tiles for a chunk of input rows. Weights are taken in stretches that stay in the first-level cache
     /// while all rows of the chunk pass; sums go on where the stretch before has left them.
     #[inline(always)]
@@ -185,4 +211,18 @@ impl PairedProduct<'_> {
             self.registers.add_four_products(left, right, pairs / STEP_PAIRS, out, stride);
         }
     }
+}
+
+/// A step of the first input row as singles: the upper parts of the first and of the second of each pair, then the lower
+/// ones.
+#[inline(always)]
+fn first_row(input: &[u32; SPLIT_STEP_WORDS]) -> [[f32; STEP_PAIRS]; 4] {
+    let mut parts = [[0.0; STEP_PAIRS]; 4];
+    for (part, [first, second]) in parts.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        let line = &input[part * SPLIT_BLOCK * STEP_PAIRS..][..STEP_PAIRS];
+        for ((word, first), second) in line.iter().zip(first).zip(second) {
+            (*first, *second) = (f32::from_bits(word << 16), f32::from_bits(word & 0xffff_0000));
+        }
+    }
+    parts
 }

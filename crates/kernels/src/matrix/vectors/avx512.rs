@@ -1,8 +1,8 @@
 //! AVX-512: a tile is one register.
 
 use std::arch::x86_64::{
-    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_and_si512,
-    _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_add_ps,
+    _mm512_and_si512, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
     _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
     _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
     _mm512_setzero_ps, _mm512_slli_epi16, _mm512_slli_epi32, _mm512_srli_epi16, _mm512_srli_epi32,
@@ -34,6 +34,30 @@ impl Avx512 {
     pub(crate) fn load_integers(self, values: &[i32; TILE]) -> __m512 {
         // SAFETY: `self` exists only on machines with this instruction; the array is as long as the access.
         unsafe { _mm512_cvtepi32_ps(_mm512_loadu_si512(values.as_ptr().cast())) }
+    }
+
+    /// The first number of each pair of halves of singles.
+    #[inline(always)]
+    pub(crate) fn load_first(self, pairs: &[[u16; 2]; TILE]) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_loadu_si512(pairs.as_ptr().cast()))) }
+    }
+
+    /// The second one.
+    #[inline(always)]
+    pub(crate) fn load_second(self, pairs: &[[u16; 2]; TILE]) -> __m512 {
+        // SAFETY: as above.
+        unsafe {
+            let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
+            _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(pairs.as_ptr().cast()), upper))
+        }
+    }
+
+    /// `a + b`.
+    #[inline(always)]
+    pub(crate) fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_add_ps(a, b) }
     }
 
     /// Writes bytes of a tile.
