@@ -1,5 +1,5 @@
 //! Every dense fixture against its reference: logits within 1e-3, greedy continuations equal token by token,
-//! alone and all at the same time.
+//! alone and all at the same time; with every instruction set that this machine has.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
@@ -190,4 +190,9 @@ fn every_dense_fixture_is_covered() {
             assert!(COVERED.contains(&name), "{name} has no test");
         }
     }
+}
+
+#[test]
+fn with_every_other_instruction_set() {
+    common::kernel_paths::run_again_on_each("with_every_other_instruction_set", &[]);
 }

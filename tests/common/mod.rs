@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part of this module")]
 
+pub(crate) mod kernel_paths;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

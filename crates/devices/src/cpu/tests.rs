@@ -3,6 +3,8 @@
 mod bad_input;
 mod fused;
 mod graphs;
+#[path = "../../../../tests/common/kernel_paths.rs"]
+mod kernel_paths;
 mod loading;
 mod reference;
 mod small_model;
@@ -177,4 +179,9 @@ fn only_rows_that_are_asked_for_have_logits() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.logits(0).len())).is_err());
     device.run(&StepInputs::default()).unwrap();
     assert_eq!(device.properties().vocab, small_model::VOCAB as usize);
+}
+
+#[test]
+fn with_every_other_instruction_set() {
+    kernel_paths::run_again_on_each("with_every_other_instruction_set", &["cpu::tests::"]);
 }
