@@ -1,5 +1,5 @@
 //! Every dense fixture against its reference: logits within 1e-3, greedy continuations equal token by token,
-//! alone and all at the same time.
+//! alone and all at the same time; with every instruction set that this machine has.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
@@ -16,6 +16,7 @@ use updraft_devices::Device;
 use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 
 /// The reference's own tolerance for float32.
 const TOLERANCE: f32 = 1e-3;
@@ -37,6 +38,7 @@ fn floats(value: &Value) -> Vec<f32> {
 fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
     let options = CpuOptions {
         threads: 2,
+        pinning: Pinning::Anywhere,
         blocks: Blocks(1),
         block_size: common::BLOCK_SIZE,
         kv: KvType::F32,
@@ -190,4 +192,9 @@ fn every_dense_fixture_is_covered() {
             assert!(COVERED.contains(&name), "{name} has no test");
         }
     }
+}
+
+#[test]
+fn with_every_other_instruction_set() {
+    common::kernel_paths::run_again_on_each("with_every_other_instruction_set", &[]);
 }

@@ -1,5 +1,6 @@
 //! The same request gives the same tokens: alone, among 64, from the prefix cache, in chunks of any size, after a
-//! preemption, after a lost executor, with one thread or three, with drafts or without; greedy and seeded.
+//! preemption, after a lost executor, with one thread or three, with drafts or without; greedy and seeded; with every
+//! instruction set that this machine has.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 mod common;
@@ -207,4 +208,9 @@ async fn drafts_in_float32_with_a_sliding_window() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn drafts_in_bfloat16_with_grouped_heads() {
     drafts(&load("qwen3-bf16", Precision::Auto), KvType::Bf16).await;
+}
+
+#[test]
+fn with_every_other_instruction_set() {
+    common::kernel_paths::run_again_on_each("with_every_other_instruction_set", &[]);
 }

@@ -99,6 +99,7 @@ pub fn by_device(config: &Config, given: &BTreeSet<String>) -> Vec<Notice> {
         format!(" {}", config.memory.gpu_memory_utilization),
         "set the size of the KV cache with --kv-cache-memory-bytes",
     );
+    warn("thread_binding", true, Target::Ascend, String::new(), "it is about threads that compute the model");
     warn("cann_path", true, Target::Cpu, String::new(), "it is only used for Ascend NPUs");
     warnings
 }

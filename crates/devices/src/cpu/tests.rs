@@ -3,6 +3,8 @@
 mod bad_input;
 mod fused;
 mod graphs;
+#[path = "../../../../tests/common/kernel_paths.rs"]
+mod kernel_paths;
 mod loading;
 mod reference;
 mod small_model;
@@ -14,6 +16,7 @@ use updraft_core::step::{SequenceSpan, StepInputs};
 use updraft_core::{Blocks, Tokens};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 use updraft_kernels::tensor::ElementType;
 
 use super::{CpuDevice, CpuModel, CpuOptions, LoadOptions};
@@ -26,6 +29,7 @@ const BLOCKS: usize = 64;
 fn options(threads: usize, kv: KvType) -> CpuOptions {
     CpuOptions {
         threads,
+        pinning: Pinning::Anywhere,
         blocks: Blocks(BLOCKS as u32),
         block_size: Tokens(BLOCK_SIZE as u32),
         kv,
@@ -177,4 +181,9 @@ fn only_rows_that_are_asked_for_have_logits() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.logits(0).len())).is_err());
     device.run(&StepInputs::default()).unwrap();
     assert_eq!(device.properties().vocab, small_model::VOCAB as usize);
+}
+
+#[test]
+fn with_every_other_instruction_set() {
+    kernel_paths::run_again_on_each("with_every_other_instruction_set", &["cpu::tests::"]);
 }
