@@ -117,7 +117,9 @@ impl WideTask for PairedProduct<'_> {
     fn run(self, v: Avx512) {
         let (rows, tiles) = (self.job.input.rows(), &self.job.tiles);
         if rows == 1 {
-            tiles.clone().for_each(|tile| self.single(v, tile));
+            for tile in tiles.clone().step_by(2) {
+                self.single(v, [tile, (tile + 1).min(tiles.end - 1)]);
+            }
             return;
         }
         for chunk in (0..rows).step_by(CHUNK_ROWS) {
@@ -130,29 +132,36 @@ impl WideTask for PairedProduct<'_> {
 }
 
 impl PairedProduct<'_> {
-    /// A tile for a single input row: what the unit does, step by step, in vectors, which read weights from memory
-    /// faster than it. (Sums below the smallest normal number, zero in the unit, are not cut off.)
+    /// Two tiles (which may be the same) for a single input row: what the unit does, step by step, in vectors, which
+    /// read weights from memory faster than it. (Sums below the smallest normal number, zero in the unit, are not cut
+    /// off.)
     #[inline(always)]
-    fn single(&self, v: Avx512, tile: usize) {
-        let pairs = tile_of(self.pairs, self.tiles, tile).as_chunks::<STEP_PAIRS>().0;
+    fn single(&self, v: Avx512, tiles: [usize; 2]) {
+        let steps = |tile| tile_of(self.pairs, self.tiles, tile).as_chunks::<STEP_PAIRS>().0;
         let input = self.job.input.split_block(0).as_chunks::<SPLIT_STEP_WORDS>().0;
-        let mut sum = v.zero();
-        for (pairs, input) in pairs.iter().zip(input) {
+        let mut sums = [v.zero(); 2];
+        for ((one, other), input) in steps(tiles[0]).iter().zip(steps(tiles[1])).zip(input) {
             let [high_first, high_second, low_first, low_second] = first_row(input);
-            let (mut high, mut low) = ([v.zero(); 2], [v.zero(); 2]);
+            let mut dots = [[v.zero(); 4]; 2];
             for k in 0..STEP_PAIRS {
-                let (first, second) = (v.load_first(&pairs[k].0), v.load_second(&pairs[k].0));
-                high[0] = v.mul_add(first, v.splat(high_first[k]), high[0]);
-                high[1] = v.mul_add(second, v.splat(high_second[k]), high[1]);
-                low[0] = v.mul_add(first, v.splat(low_first[k]), low[0]);
-                low[1] = v.mul_add(second, v.splat(low_second[k]), low[1]);
+                for (dots, pair) in dots.iter_mut().zip([&one[k], &other[k]]) {
+                    let (first, second) = (v.load_first(&pair.0), v.load_second(&pair.0));
+                    dots[0] = v.mul_add(first, v.splat(high_first[k]), dots[0]);
+                    dots[1] = v.mul_add(second, v.splat(high_second[k]), dots[1]);
+                    dots[2] = v.mul_add(first, v.splat(low_first[k]), dots[2]);
+                    dots[3] = v.mul_add(second, v.splat(low_second[k]), dots[3]);
+                }
             }
-            sum = v.add(sum, v.add(high[0], high[1]));
-            sum = v.add(sum, v.add(low[0], low[1]));
+            for (sum, [high_first, high_second, low_first, low_second]) in sums.iter_mut().zip(dots) {
+                *sum = v.add(*sum, v.add(high_first, high_second));
+                *sum = v.add(*sum, v.add(low_first, low_second));
+            }
         }
-        let mut result = [0.0; TILE];
-        v.store(sum, &mut result, 0);
-        self.job.finish(tile, 0, &result);
+        for (tile, sum) in tiles.into_iter().zip(sums) {
+            let mut result = [0.0; TILE];
+            v.store(sum, &mut result, 0);
+            self.job.finish(tile, 0, &result);
+        }
     }
 
     /// Up to four tiles for a chunk of input rows. Weights are taken in stretches that stay in the first-level cache
