@@ -41,6 +41,19 @@ PYTHON
 serve)
   port=$2 model=$3
   shift 3
+  # Its weights for the matrix unit crash some processors on some models: seen once, they are left as they are.
+  plain=$home/llama.plain/$(basename "$model")
+  if [ ! -e "$plain.no" ] && [ ! -e "$plain.yes" ]; then
+    mkdir -p "$home/llama.plain"
+    status=0
+    timeout 120 "$(dirname "$(readlink -f "$server")")/llama-bench" -m "$model" -p 64 -n 1 -r 1 \
+      -t "${THREADS:-$(nproc)}" >/dev/null 2>&1 || status=$?
+    if [ "$status" -ge 128 ]; then touch "$plain.yes"; else touch "$plain.no"; fi
+  fi
+  if [ -e "$plain.yes" ]; then
+    echo "llama.cpp crashes on repacked weights here; it runs with --no-repack" >&2
+    set -- --no-repack "$@"
+  fi
   exec "$server" -m "$model" --host 127.0.0.1 --port "$port" -np "${SLOTS:-16}" -cb -c "${CTX:-32768}" \
     -t "${THREADS:-$(nproc)}" -fa on --no-webui "$@"
   ;;
