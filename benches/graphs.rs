@@ -22,6 +22,7 @@ use updraft_devices::ascend::{AscendDevice, AscendOptions, Compute, Library, Sea
 use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions, LoadOptions};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 use updraft_models::{Checkpoint, OpenOptions};
 
 /// Decoding sequences in a step.
@@ -96,6 +97,7 @@ fn cpu(checkpoint: &Checkpoint, rounds: u32) -> CpuDevice {
     let model = CpuModel::load(program(checkpoint), checkpoint, &load, &|_| {}).expect("the weights load");
     let options = CpuOptions {
         threads,
+        pinning: Pinning::Anywhere,
         blocks: blocks(rounds),
         block_size: Tokens(BLOCK_SIZE),
         kv: KvType::Bf16,

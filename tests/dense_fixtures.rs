@@ -16,6 +16,7 @@ use updraft_devices::Device;
 use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 
 /// The reference's own tolerance for float32.
 const TOLERANCE: f32 = 1e-3;
@@ -37,6 +38,7 @@ fn floats(value: &Value) -> Vec<f32> {
 fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
     let options = CpuOptions {
         threads: 2,
+        pinning: Pinning::Anywhere,
         blocks: Blocks(1),
         block_size: common::BLOCK_SIZE,
         kv: KvType::F32,

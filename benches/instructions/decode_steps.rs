@@ -16,6 +16,7 @@ use updraft_devices::Device;
 use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions, LoadOptions};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 use updraft_models::{Checkpoint, OpenOptions};
 
 /// Tokens in a block, and blocks of the cache.
@@ -51,6 +52,7 @@ fn open(model: &std::path::Path) -> CpuDevice {
     let model = CpuModel::load(program, &checkpoint, &load, &|_| {}).expect("the weights load");
     let options = CpuOptions {
         threads: 1,
+        pinning: Pinning::Anywhere,
         blocks: Blocks(BLOCKS),
         block_size: Tokens(BLOCK_SIZE),
         kv: KvType::Bf16,

@@ -7,10 +7,9 @@
 use anyhow::Result;
 use updraft_actors::executor_child;
 
-use super::serve::factory::factory;
 use super::serve::fit::Fitted;
 use super::serve::hardware::{Hardware, Role};
-use super::serve::logging;
+use super::serve::{factory, logging, report};
 use crate::config::Loaded;
 
 /// The word for it on the command line.
@@ -24,5 +23,9 @@ pub(in crate::commands) fn run(loaded: &Loaded) -> Result<()> {
     // What is said about the configuration, the server has said.
     let (hardware, _) = Hardware::choose(config, Role::Child)?;
     let fitted = Fitted::new(config, hardware)?;
-    Ok(executor_child::serve(socket, factory(config, &fitted))?)
+    let team = factory::team(config);
+    if matches!(fitted.hardware, Hardware::Cpu) {
+        tracing::info!("{}", report::threads(&team));
+    }
+    Ok(executor_child::serve(socket, factory::factory(config, &fitted, &team))?)
 }

@@ -9,6 +9,7 @@ pub(super) mod factory;
 pub(super) mod fit;
 pub(super) mod hardware;
 pub(super) mod logging;
+pub(super) mod report;
 
 mod assemble;
 mod defaults;
@@ -18,7 +19,6 @@ mod measure;
 mod memory_plan;
 mod placement;
 mod progress;
-mod report;
 mod text_source;
 
 use std::net::{TcpListener, ToSocketAddrs as _};
@@ -27,6 +27,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use updraft_actors::Placement;
+use updraft_kernels::topology::Choice;
 use updraft_text::TextModel;
 
 use crate::config::{Config, Level, Loaded, Notice};
@@ -75,7 +76,7 @@ struct Prepared {
     fitted: Fitted,
     text: Arc<TextModel>,
     placement: Placement,
-    threads: usize,
+    team: Choice,
 }
 
 fn prepare(loaded: &Loaded, hardware: Hardware) -> Result<Prepared> {
@@ -85,16 +86,16 @@ fn prepare(loaded: &Loaded, hardware: Hardware) -> Result<Prepared> {
     for key in &config.platform.unanswered {
         say(&key.answer(architecture));
     }
-    let threads = factory::threads(config);
+    let team = factory::team(config);
     let source = text_source::text_source(config, &fitted.checkpoint.text)?;
     // The vocabulary is built while the weights are packed.
     let (text, placement) = std::thread::scope(|scope| {
         let text = scope.spawn(|| TextModel::new(source));
-        let placement = placement::placement(config, &fitted, &loaded.arguments);
+        let placement = placement::placement(config, &fitted, &team, &loaded.arguments);
         (text.join(), placement)
     });
     let Ok(text) = text else { bail!("building the tokenizer failed inside the server") };
-    Ok(Prepared { placement: placement?, text: Arc::new(text?), fitted, threads })
+    Ok(Prepared { placement: placement?, text: Arc::new(text?), fitted, team })
 }
 
 /// The socket that will be served on.

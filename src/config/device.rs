@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
+use updraft_kernels::topology::Binding;
 
 use super::values::{self, JsonObject};
 
@@ -44,9 +45,16 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", default_value = "0", value_parser = values::count_or_zero)]
     pub verify_replay: u32,
 
-    /// Threads that compute. Default: one for each core this process may use.
+    /// Threads that compute. Default: one for each core this process may use, and no more than a CPU quota (of a
+    /// container) has whole processors. Two hardware threads of one core count as one.
     #[arg(long, value_name = "N", value_parser = values::count)]
     pub threads: Option<u32>,
+
+    /// Whether these threads are bound to processors. `auto`: one to a core when the process was given processors of
+    /// its own (`taskset`, a cpuset) and has no CPU quota; all of them to one memory node when there are several and
+    /// one has a core for each. `none`: never, `cores`: always one to a core.
+    #[arg(long, value_name = "HOW", value_enum, default_value = "auto")]
+    pub thread_binding: ThreadBinding,
 
     /// Devices that share each layer.
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::count)]
@@ -95,6 +103,27 @@ pub enum DeviceKind {
     /// An Ascend NPU.
     #[value(alias = "npu")]
     Ascend,
+}
+
+/// Whether compute threads are bound to processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ThreadBinding {
+    /// Where it helps and is in nobody's way.
+    Auto,
+    /// Never.
+    None,
+    /// One thread to a core.
+    Cores,
+}
+
+impl From<ThreadBinding> for Binding {
+    fn from(wish: ThreadBinding) -> Self {
+        match wish {
+            ThreadBinding::Auto => Self::Auto,
+            ThreadBinding::None => Self::Never,
+            ThreadBinding::Cores => Self::Cores,
+        }
+    }
 }
 
 /// Where an executor lives.

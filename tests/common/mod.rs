@@ -25,6 +25,7 @@ use updraft_devices::Device;
 use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions, LoadOptions};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 use updraft_models::{Checkpoint, OpenOptions};
 
 /// Tokens in a block.
@@ -76,6 +77,7 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
     let (blocks, pool_limits) = (Blocks(setup.blocks), Blocks(setup.blocks));
     let options = CpuOptions {
         threads: setup.threads,
+        pinning: Pinning::Anywhere,
         blocks,
         block_size: BLOCK_SIZE,
         kv: setup.kv,

@@ -103,7 +103,7 @@ fn run(bencher: Bencher<'_, '_>, case: Case, rows: usize) {
     };
     let scratch = Mutex::new(Scratch::new(&[shape]));
     let simd = Simd::selected().expect("the instruction set can be used");
-    let mut team = Team::new(1, Pinning::Anywhere).expect("a team of one needs no thread");
+    let mut team = Team::new(1, &Pinning::Anywhere).expect("a team of one needs no thread");
     bencher.bench_local(|| {
         team.run(|worker| {
             let mut scratch = scratch.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let all = std::thread::available_parallelism()?.get();
     let threads = if all > 1 { vec![1, all] } else { vec![1] };
     for threads in &threads {
-        let mut team = Team::new(*threads, Pinning::Anywhere)?;
+        let mut team = Team::new(*threads, &Pinning::Anywhere)?;
         let forks = best(|| team.run(|_| ()));
         let barriers = best(|| {
             team.run(|worker| {
@@ -94,7 +94,7 @@ fn measure(
     };
     let scratch: Vec<_> = (0..threads).map(|_| Mutex::new(Scratch::new(&[shape]))).collect();
     let simd = Simd::selected()?;
-    let mut team = Team::new(threads, Pinning::Anywhere)?;
+    let mut team = Team::new(threads, &Pinning::Anywhere)?;
     Ok(best(|| {
         team.run(|worker| {
             let mut scratch = scratch[worker.index()].lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,3 +21,4 @@ pub mod team;
 pub mod tensor;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod tile_unit;
+pub mod topology;

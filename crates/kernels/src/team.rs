@@ -28,6 +28,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use affinity::Pinning;
+pub(crate) use affinity::{allowed_cpus, current_cpu};
 pub use rows::SharedRows;
 pub use share::Shares;
 
@@ -50,22 +51,23 @@ pub struct Team {
 
 impl Team {
     /// Starts `threads - 1` helpers named `kernel-1`, `kernel-2`, ...; the caller of [`Team::run`] is the
-    /// missing one. Zero counts as one.
+    /// missing one, and bound here as far as `pinning` says. Zero counts as one.
     ///
     /// # Errors
     /// When the system gives no more threads.
-    pub fn new(threads: usize, pinning: Pinning) -> io::Result<Self> {
+    pub fn new(threads: usize, pinning: &Pinning) -> io::Result<Self> {
         let count = u32::try_from(threads.max(1)).unwrap_or(u32::MAX);
-        let cpus = affinity::allowed_cpus();
-        let spins = cpus.is_empty() || cpus.len() >= count as usize;
+        // Before the caller is bound. A quota counts too: what is spun away is not there to compute with.
+        let spins = std::thread::available_parallelism().map_or(true, |all| all.get() >= count as usize);
+        pinning.bind_caller();
         let shared = Arc::new(Shared::new(count, spins));
         let mut team = Self { shared, helpers: Vec::with_capacity(threads.saturating_sub(1)) };
         for index in 1..count as usize {
             let shared = Arc::clone(&team.shared);
-            let cpu = pinning.cpu(index, &cpus);
+            let cpus = pinning.helper(index).map(<[usize]>::to_vec);
             let helper = std::thread::Builder::new().name(format!("kernel-{index}")).spawn(move || {
-                if let Some(cpu) = cpu {
-                    affinity::pin_current_thread(cpu);
+                if let Some(cpus) = cpus {
+                    affinity::bind_current_thread(&cpus);
                 }
                 shared.help(index);
             })?;

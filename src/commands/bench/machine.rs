@@ -17,6 +17,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, value_parser};
 use indicatif::{ProgressBar, ProgressStyle};
 use updraft_kernels::machine::Probe;
+use updraft_kernels::topology::{Binding, Machine};
 
 use measure::{Measure, Task};
 use report::Report;
@@ -36,7 +37,7 @@ const THREADS_MAX: i64 = 1024;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MachineOptions {
-    /// Threads that work together. Default: one for each processor that this process may use.
+    /// Threads that work together. Default: as many as `updraft serve` uses.
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=THREADS_MAX))]
     pub threads: Option<u32>,
 
@@ -60,7 +61,7 @@ pub struct MachineOptions {
 
 const EXAMPLES: &str = "\
 Examples:
-  updraft bench machine                            about ten seconds, on all processors
+  updraft bench machine                            about ten seconds, on all cores
   updraft bench machine --threads 4 --runs 15      four threads, steadier figures
   updraft bench machine --json limits.json         for other programs
   UPDRAFT_KERNELS=avx2 updraft bench machine       as if the machine had no more than AVX2
@@ -86,10 +87,8 @@ pub fn run(options: &MachineOptions) -> Result<()> {
 }
 
 fn measured(options: &MachineOptions, probe: Probe) -> Result<Report> {
-    let threads = options.threads.map_or_else(
-        || std::thread::available_parallelism().map_or(1, usize::from),
-        |threads| threads as usize,
-    );
+    let wanted = options.threads.map(|threads| threads as usize);
+    let threads = Machine::current().choose(wanted, Binding::Never).threads;
     let tasks = Task::all(probe, threads, options.memory_mib << 20);
     let mut measure = Measure::new(probe, threads, options.memory_mib << 20)?;
     let bar = bar(u64::from(options.runs) * tasks.len() as u64);

@@ -101,7 +101,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
         restarts: RestartPolicy { budget: ENGINE_RESTARTS_MAX, ..RestartPolicy::default() },
         root_restarts: RestartPolicy::default(),
         stall_after: placement::stall_after(config, target),
-        front_threads: prepared.threads.clamp(1, FRONT_THREADS_MAX),
+        front_threads: prepared.team.threads.clamp(1, FRONT_THREADS_MAX),
         cache_config: cache_config(config, prepared),
         log_summary: !config.logging.disable_log_stats,
     }

@@ -13,57 +13,64 @@ use updraft_core::recovery::{DeviceFault, RecoveryClass};
 use updraft_devices::ascend::{AscendDevice, AscendOptions, Compute, OpenError};
 use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions, LoadError, LoadOptions};
 use updraft_devices::{Device, DeviceError};
+use updraft_kernels::team::Pinning;
+use updraft_kernels::topology::{Choice, Machine};
 use updraft_models::Checkpoint;
 
 use super::assemble::logit_rows;
 use super::fit::{Fitted, Types};
 use super::hardware::{Hardware, Npu};
-use super::machine;
 use super::measure::Shape;
 use super::progress::Progress;
 use crate::config::Config;
 
-/// Threads that compute.
-pub(in crate::commands) fn threads(config: &Config) -> usize {
-    config.device.threads.unwrap_or_else(machine::cores) as usize
+/// Threads that compute, and where. Depends on the processor that the caller runs on, so it is asked once.
+pub(in crate::commands) fn team(config: &Config) -> Choice {
+    let device = &config.device;
+    Machine::current().choose(device.threads.map(|threads| threads as usize), device.thread_binding.into())
 }
 
 /// Makes devices of what was fitted. Nothing is loaded before the first one is asked for.
-pub(in crate::commands) fn factory(config: &Config, fitted: &Fitted) -> DeviceFactory {
-    let sizes = Sizes::of(config);
+pub(in crate::commands) fn factory(config: &Config, fitted: &Fitted, team: &Choice) -> DeviceFactory {
+    let sizes = Sizes::of(config, team);
     match (&fitted.hardware, fitted.types) {
-        (Hardware::Ascend(npu), Types::Ascend(compute)) => ascend(npu, compute, fitted, sizes),
-        (_, Types::Cpu(shape)) => cpu(Weights::new(fitted, shape, sizes.threads), shape, sizes),
+        (Hardware::Ascend(npu), Types::Ascend(compute)) => ascend(npu, compute, fitted, &sizes),
+        (_, Types::Cpu(shape)) => cpu(Weights::new(fitted, shape, &sizes), shape, sizes),
         // Types are chosen by the hardware.
         (Hardware::Cpu, Types::Ascend(_)) => Arc::new(|_| Err(refusal("cpu", "it has types of an NPU"))),
     }
 }
 
 /// The same, with weights that are packed now, so that what is wrong with them is found before serving.
-pub(super) fn loaded_factory(config: &Config, fitted: &Fitted) -> Result<DeviceFactory, LoadError> {
-    let sizes = Sizes::of(config);
+pub(super) fn loaded_factory(
+    config: &Config,
+    fitted: &Fitted,
+    team: &Choice,
+) -> Result<DeviceFactory, LoadError> {
     match fitted.types {
         Types::Cpu(shape) => {
-            let weights = Weights::new(fitted, shape, sizes.threads);
+            let sizes = Sizes::of(config, team);
+            let weights = Weights::new(fitted, shape, &sizes);
             weights.take()?;
             Ok(cpu(weights, shape, sizes))
         }
-        Types::Ascend(_) => Ok(factory(config, fitted)),
+        Types::Ascend(_) => Ok(factory(config, fitted, team)),
     }
 }
 
 /// Sizes of a step.
-#[derive(Clone, Copy)]
 struct Sizes {
     threads: usize,
+    pinning: Pinning,
     max_sequences: usize,
     max_logit_rows: usize,
 }
 
 impl Sizes {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, team: &Choice) -> Self {
         Self {
-            threads: threads(config),
+            threads: team.threads,
+            pinning: team.pinning.clone(),
             max_sequences: config.scheduling.max_num_seqs as usize,
             max_logit_rows: logit_rows(config),
         }
@@ -74,6 +81,7 @@ impl Sizes {
 struct Weights {
     state: Mutex<State>,
     options: LoadOptions,
+    pinning: Pinning,
     total: u64,
     plan: super::memory_plan::MemoryPlan,
 }
@@ -84,10 +92,11 @@ enum State {
 }
 
 impl Weights {
-    fn new(fitted: &Fitted, shape: Shape, threads: usize) -> Self {
+    fn new(fitted: &Fitted, shape: Shape, sizes: &Sizes) -> Self {
         Self {
             state: Mutex::new(State::Files(Arc::clone(&fitted.checkpoint), fitted.program.clone())),
-            options: LoadOptions { precision: shape.precision, threads },
+            options: LoadOptions { precision: shape.precision, threads: sizes.threads },
+            pinning: sizes.pinning.clone(),
             total: fitted.plan.weights.0,
             plan: fitted.plan.clone(),
         }
@@ -100,9 +109,16 @@ impl Weights {
             State::Packed(model) => return Ok(Arc::clone(model)),
             State::Files(checkpoint, program) => {
                 let progress = Progress::new(self.total);
-                let model = CpuModel::load(program.clone(), checkpoint.as_ref(), &self.options, &|loaded| {
-                    progress.reached(loaded.bytes.0);
-                });
+                let load = || {
+                    // Memory lies on the node of the thread that first writes it.
+                    self.pinning.bind_caller();
+                    CpuModel::load(program.clone(), checkpoint.as_ref(), &self.options, &|loaded| {
+                        progress.reached(loaded.bytes.0);
+                    })
+                };
+                // A thread of its own: the caller's threads to come must not inherit where it is bound.
+                let model = std::thread::scope(|scope| scope.spawn(load).join());
+                let model = model.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 progress.finish();
                 model?
             }
@@ -116,6 +132,7 @@ fn cpu(weights: Weights, shape: Shape, sizes: Sizes) -> DeviceFactory {
     let plan = &weights.plan;
     let options = CpuOptions {
         threads: sizes.threads,
+        pinning: sizes.pinning,
         blocks: plan.blocks,
         block_size: plan.block_size,
         kv: shape.kv,
@@ -128,7 +145,7 @@ fn cpu(weights: Weights, shape: Shape, sizes: Sizes) -> DeviceFactory {
     })
 }
 
-fn ascend(npu: &Npu, compute: Compute, fitted: &Fitted, sizes: Sizes) -> DeviceFactory {
+fn ascend(npu: &Npu, compute: Compute, fitted: &Fitted, sizes: &Sizes) -> DeviceFactory {
     let plan = &fitted.plan;
     let options = AscendOptions {
         ordinal: 0,

@@ -1,14 +1,8 @@
-//! What this machine offers: cores and free memory, container limits included.
+//! The memory that this machine offers, container limits included.
 
 use std::path::Path;
 
 use updraft_core::Bytes;
-
-/// Cores this process may use.
-#[must_use]
-pub(super) fn cores() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
-}
 
 /// Memory that can still be taken; absent where the system does not tell.
 #[must_use]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use updraft_actors::{ChildSpec, Placement};
+use updraft_kernels::topology::Choice;
 
 use super::factory;
 use super::fit::{Fitted, Types};
@@ -28,9 +29,14 @@ const STEP_DEADLINE_CPU: Duration = Duration::from_secs(300);
 const STEP_DEADLINE_NPU: Duration = Duration::from_secs(10);
 
 /// Where the executor lives. In this process, weights are loaded now; a child loads them itself.
-pub(super) fn placement(config: &Config, fitted: &Fitted, arguments: &[String]) -> Result<Placement> {
+pub(super) fn placement(
+    config: &Config,
+    fitted: &Fitted,
+    team: &Choice,
+    arguments: &[String],
+) -> Result<Placement> {
     match config.device.executor_isolation {
-        Isolation::Thread => Ok(Placement::Thread(factory::loaded_factory(config, fitted)?)),
+        Isolation::Thread => Ok(Placement::Thread(factory::loaded_factory(config, fitted, team)?)),
         Isolation::Process => Ok(Placement::Process(ChildSpec {
             program: program()?,
             arguments: child_arguments(arguments, &told(fitted)),

@@ -1,6 +1,8 @@
 //! What start-up tells: the model, the device, its graphs, where memory goes, how long and how many sequences
 //! fit.
 
+use updraft_kernels::topology::Choice;
+
 use super::fit::Fitted;
 use super::hardware::Hardware;
 use super::memory_plan::size;
@@ -62,10 +64,14 @@ fn device(config: &Config, prepared: &Prepared) -> Vec<String> {
     let fitted = &prepared.fitted;
     let place = if prepared.placement.is_process() { "in a process of its own" } else { "on a thread" };
     match &fitted.hardware {
-        Hardware::Cpu => vec![format!(
-            "compute: CPU, {} threads, dtype {}, executor {place}",
-            prepared.threads, config.model.dtype
-        )],
+        Hardware::Cpu => {
+            let mut lines = vec![format!("compute: CPU, dtype {}, executor {place}", config.model.dtype)];
+            // A child finds its own place, and tells it.
+            if !prepared.placement.is_process() {
+                lines.push(threads(&prepared.team));
+            }
+            lines
+        }
         Hardware::Ascend(npu) => {
             let facts = npu.facts.as_ref();
             let spares: Vec<_> = fitted.hardware.ordinals().iter().skip(1).map(ToString::to_string).collect();
@@ -85,6 +91,11 @@ fn device(config: &Config, prepared: &Prepared) -> Vec<String> {
             ]
         }
     }
+}
+
+/// Threads that compute, where, and why.
+pub(in crate::commands) fn threads(team: &Choice) -> String {
+    format!("threads: {team}")
 }
 
 fn graphs(config: &Config, fitted: &Fitted) -> String {

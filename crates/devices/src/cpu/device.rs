@@ -24,10 +24,12 @@ use crate::{Device, DeviceError, Graph, GraphCost, MemoryUse, Progress, Properti
 const GRAPH_BYTES_MAX: Bytes = Bytes(256 << 20);
 
 /// Sizes of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuOptions {
     /// Compute threads, the caller of [`Stream::enqueue`] included. Zero counts as one.
     pub threads: usize,
+    /// Where they run.
+    pub pinning: Pinning,
     /// Blocks of the KV cache, in every layer.
     pub blocks: Blocks,
     /// Tokens in a block, a multiple of 16.
@@ -66,11 +68,10 @@ impl CpuDevice {
     /// # Errors
     /// When threads or the KV cache cannot be had, or the environment forces instructions that the machine lacks.
     pub fn new(model: Arc<CpuModel>, options: &CpuOptions) -> Result<Self, DeviceError> {
-        let memory = Memory::new(&model, options)?;
-        // Helpers are not bound to processors: several devices, or another busy process, would then fight for some
-        // of them while others idle.
-        let team = Team::new(options.threads, Pinning::Anywhere)
+        // The team comes first: it may bind this thread, and memory lies on the node of the thread that first writes it.
+        let team = Team::new(options.threads, &options.pinning)
             .map_err(|source| DeviceError::Threads { threads: options.threads, source })?;
+        let memory = Memory::new(&model, options)?;
         let limits = Limits {
             rows: options.max_rows,
             logit_rows: options.max_logit_rows,

@@ -16,6 +16,7 @@ use updraft_core::step::{SequenceSpan, StepInputs};
 use updraft_core::{Blocks, Tokens};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 use updraft_kernels::tensor::ElementType;
 
 use super::{CpuDevice, CpuModel, CpuOptions, LoadOptions};
@@ -28,6 +29,7 @@ const BLOCKS: usize = 64;
 fn options(threads: usize, kv: KvType) -> CpuOptions {
     CpuOptions {
         threads,
+        pinning: Pinning::Anywhere,
         blocks: Blocks(BLOCKS as u32),
         block_size: Tokens(BLOCK_SIZE as u32),
         kv,

@@ -8,6 +8,7 @@ use updraft_devices::cpu::{CpuDevice, CpuModel, CpuOptions, LoadOptions};
 use updraft_devices::{Device, DeviceError};
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
+use updraft_kernels::team::Pinning;
 
 use super::models::{self, Kind, Tensors};
 use super::support::{BLOCK_SIZE, BLOCKS, Part, Sequence, device, inputs, logits, open, options, step};
@@ -17,6 +18,7 @@ fn expected(kind: Kind, tensors: &Tensors, parts: &[Part<'_>]) -> Vec<Vec<f32>> 
     let model = CpuModel::load(models::program(kind), tensors, &load, &|_| ()).unwrap();
     let options = CpuOptions {
         threads: 1,
+        pinning: Pinning::Anywhere,
         blocks: Blocks(BLOCKS as u32),
         block_size: Tokens(BLOCK_SIZE as u32),
         kv: KvType::F32,

@@ -107,7 +107,7 @@ fn run(setup: &Setup, simd: Simd, threads: usize, sequences: &[Sequence]) -> Vec
         tables: &tables,
         plan: &plan,
     };
-    Team::new(threads, Pinning::Anywhere).unwrap().run(|worker| {
+    Team::new(threads, &Pinning::Anywhere).unwrap().run(|worker| {
         let mut scratch = Scratch::new(&[setup.shape]);
         // SAFETY: all workers call it, and nobody else uses cache or rows.
         unsafe { attention.run(worker, simd, &mut scratch) };

@@ -1,29 +1,43 @@
 //! Binding threads to processors, where the system has and allows it; a refusal changes nothing.
 
-/// Where the helpers of a team run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+use std::sync::Arc;
+
+/// Where the threads of a team run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
     /// Wherever the system puts them.
     #[default]
     Anywhere,
-    /// Helper `i` stays on the allowed processor number `first + i` (counted round). The caller is left alone:
-    /// it may start threads of its own, which would inherit the binding.
-    From(usize),
+    /// Each of them, the caller included, on any of these processors.
+    Among(Arc<[usize]>),
+    /// Helper `i` on the processor number `i` of these (counted round), the caller on any of them: it may start
+    /// threads of its own, which inherit the binding, and the system finds the processor that is left for it.
+    Each(Arc<[usize]>),
 }
 
 impl Pinning {
-    /// The processor of helper `index`, if it is to be bound.
-    pub(super) fn cpu(self, index: usize, allowed: &[usize]) -> Option<usize> {
+    /// The processors of a helper, if it is to be bound.
+    pub(super) fn helper(&self, index: usize) -> Option<&[usize]> {
         match self {
             Self::Anywhere => None,
-            Self::From(first) => allowed.get((first + index) % allowed.len().max(1)).copied(),
+            Self::Among(cpus) => Some(cpus),
+            Self::Each(cpus) => cpus.get(index % cpus.len().max(1)).map(std::slice::from_ref),
+        }
+    }
+
+    /// Binds the calling thread as far as the caller of a team is bound, and with it the threads that it starts from
+    /// now on.
+    pub fn bind_caller(&self) {
+        match self {
+            Self::Anywhere => {}
+            Self::Among(cpus) | Self::Each(cpus) => bind_current_thread(cpus),
         }
     }
 }
 
 /// Processors this thread may run on, ascending; empty when the system does not say.
 #[cfg(target_os = "linux")]
-pub(super) fn allowed_cpus() -> Vec<usize> {
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     // SAFETY: `cpu_set_t` is a plain bit set, for which all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer and the size are those of a local set that the call fills in.
@@ -35,23 +49,38 @@ pub(super) fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
 }
 
-/// Binds the calling thread to one processor, if the system lets it.
+/// The processor that the calling thread runs on, if the system says so.
 #[cfg(target_os = "linux")]
-pub(super) fn pin_current_thread(cpu: usize) {
+pub(crate) fn current_cpu() -> Option<usize> {
+    // SAFETY: the call takes nothing and only returns a number, negative when it has none.
+    usize::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Binds the calling thread to these processors, if the system lets it.
+#[cfg(target_os = "linux")]
+pub(super) fn bind_current_thread(cpus: &[usize]) {
     // SAFETY: `cpu_set_t` is a plain bit set, for which all zeroes is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `cpu` came from `allowed_cpus`, so it is below the capacity of the set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
+    for &cpu in cpus.iter().filter(|cpu| **cpu < libc::CPU_SETSIZE as usize) {
+        // SAFETY: `cpu` is below the capacity of the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
     // SAFETY: the pointer and the size are those of a local set that the call reads.
     let _ = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
 }
 
 /// Processors this thread may run on, ascending; empty when the system does not say.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn allowed_cpus() -> Vec<usize> {
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     Vec::new()
 }
 
-/// Binds the calling thread to one processor, if the system lets it.
+/// The processor that the calling thread runs on, if the system says so.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn pin_current_thread(_cpu: usize) {}
+pub(crate) fn current_cpu() -> Option<usize> {
+    None
+}
+
+/// Binds the calling thread to these processors, if the system lets it.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn bind_current_thread(_cpus: &[usize]) {}

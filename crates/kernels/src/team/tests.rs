@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Pinning, Team};
 
 fn team(threads: usize) -> Team {
-    Team::new(threads, Pinning::Anywhere).unwrap()
+    Team::new(threads, &Pinning::Anywhere).unwrap()
 }
 
 #[test]
@@ -169,15 +169,30 @@ fn a_sleeping_team_wakes_up() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
-fn pinned_helpers_work_too() {
-    let mut team = Team::new(3, Pinning::From(0)).unwrap();
-    let total = AtomicUsize::new(0);
-    team.run(|worker| {
-        total.fetch_add(1, Ordering::Relaxed);
-        worker.barrier();
-    });
-    assert_eq!(total.into_inner(), 3);
+fn workers_run_where_they_are_told_to() {
+    /// Where each worker may run.
+    fn masks(pinning: &Pinning) -> Vec<Vec<usize>> {
+        let masks: Vec<_> = (0..3).map(|_| std::sync::Mutex::new(Vec::new())).collect();
+        let work = || {
+            let mut team = Team::new(3, pinning).unwrap();
+            team.run(|worker| *masks[worker.index()].lock().unwrap() = super::allowed_cpus());
+        };
+        // On a thread of its own, because it may be bound.
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+        masks.into_iter().map(|mask| mask.into_inner().unwrap()).collect()
+    }
+    let allowed = super::allowed_cpus();
+    let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
+    let mut both = vec![first, last];
+    both.dedup();
+    assert_eq!(masks(&Pinning::Anywhere), [&allowed[..]; 3]);
+    assert_eq!(masks(&Pinning::Among([last].into())), [&[last]; 3]);
+    assert_eq!(masks(&Pinning::Each([first, last].into())), [&both[..], &[last], &[first]]);
+    // A processor that is not there is refused by the system, and nothing changes.
+    let absent = libc::CPU_SETSIZE as usize;
+    assert_eq!(masks(&Pinning::Each([absent].into())), [&allowed[..]; 3]);
 }
 
 #[cfg(target_os = "linux")]

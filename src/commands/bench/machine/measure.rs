@@ -96,7 +96,7 @@ impl Measure {
     /// Starts the threads and fills the memory.
     pub(super) fn new(probe: Probe, threads: usize, memory: u64) -> Result<Self> {
         let start =
-            |threads| Team::new(threads, Pinning::Anywhere).context("the system gives no more threads");
+            |threads| Team::new(threads, &Pinning::Anywhere).context("the system gives no more threads");
         let (solo, mut team) = (start(1)?, start(threads)?);
         let lines = (memory / LINE_BYTES / threads.max(1) as u64).max(1) as usize;
         let parts: Vec<_> =
