@@ -214,6 +214,7 @@ impl SchedulerState {
         self.bus.steps.publish(&StepRecord {
             running: load.running,
             waiting: load.waiting,
+            step_budget: load.step_budget.0,
             computed_tokens: flight.computed_tokens,
             prompt_tokens: flight.prompt_tokens,
             generated_tokens,
@@ -255,6 +256,7 @@ impl SchedulerState {
         let record = StepRecord {
             running: load.running,
             waiting: load.waiting,
+            step_budget: load.step_budget.0,
             kv: self.usage,
             ..StepRecord::default()
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Config;
-use super::device::Target;
+use super::device::{Target, ThreadBinding};
 
 /// One line about the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,14 @@ pub fn by_device(config: &Config, given: &BTreeSet<String>) -> Vec<Notice> {
         format!(" {}", config.memory.gpu_memory_utilization),
         "set the size of the KV cache with --kv-cache-memory-bytes",
     );
-    warn("thread_binding", true, Target::Ascend, String::new(), "it is about threads that compute the model");
+    let binds = device.thread_binding != ThreadBinding::Auto;
+    warn(
+        "thread_binding",
+        binds,
+        Target::Ascend,
+        String::new(),
+        "it is about threads that compute the model",
+    );
     warn("cann_path", true, Target::Cpu, String::new(), "it is only used for Ascend NPUs");
     warnings
 }

@@ -1,13 +1,14 @@
 //! Options about which sequences run when, and how many may wait.
 
 use clap::{ArgAction, Args, ValueEnum};
-use updraft_core::Tokens;
+use updraft_core::scheduler::{LatencyBound, TokenLatency};
 use updraft_core::speculation::SpeculationConfig;
+use updraft_core::{Millis, Tokens};
 
 use super::device::Target;
 use super::error::ConfigError;
 use super::speculation::speculation;
-use super::values;
+use super::values::{self, InterTokenLatency};
 
 /// Tokens a step computes at most when nothing is said: on a CPU a step of this size stays short enough that
 /// running streams do not stutter while a long prompt is read.
@@ -15,6 +16,10 @@ pub const BATCHED_TOKENS_DEFAULT: u32 = 512;
 
 /// The same on an NPU, which computes large steps much faster.
 pub const BATCHED_TOKENS_NPU: u32 = 2048;
+
+/// Prompt tokens that a step computes whatever the bound on its time: with fewer rows, matrix kernels leave a part of
+/// each tile empty.
+const PROMPT_TOKENS_LEAST: Tokens = Tokens(16);
 
 /// Which sequences run when.
 #[derive(Clone, Debug, Args)]
@@ -51,6 +56,13 @@ pub struct SchedulingOptions {
     #[arg(long, value_name = "TOKENS", default_value = "0", value_parser = values::count_or_zero)]
     pub long_prefill_token_threshold: u32,
 
+    /// Milliseconds that a step with running streams may take because of prompts that are read beside them: as much of
+    /// a prompt is taken into it as fits, by what earlier steps have cost. `auto`: four times as long as without a
+    /// prompt, and at least 50. `none`: no bound, `--max-num-batched-tokens` is always used up;
+    /// so too without chunked prefill.
+    #[arg(long, value_name = "MS", default_value = "auto", value_parser = values::inter_token_latency)]
+    pub max_inter_token_latency: InterTokenLatency,
+
     /// Guess tokens ahead and check several of them in one step, such as
     /// `{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4, "prompt_lookup_min": 2}`.
     ///
@@ -81,6 +93,21 @@ impl SchedulingOptions {
             Target::Ascend => BATCHED_TOKENS_NPU,
         };
         self.max_num_batched_tokens.unwrap_or_else(|| default.max(self.max_num_seqs))
+    }
+
+    /// The bound on a step with streams and prompts.
+    #[must_use]
+    pub fn token_latency(&self) -> Option<TokenLatency> {
+        // Whoever wants prompts in one piece does not want them cut for this.
+        if !self.enable_chunked_prefill {
+            return None;
+        }
+        let bound = match self.max_inter_token_latency {
+            InterTokenLatency::Unbounded => return None,
+            InterTokenLatency::Auto => LatencyBound::Auto,
+            InterTokenLatency::Millis(time) => LatencyBound::At(Millis(time.into())),
+        };
+        Some(TokenLatency { bound, least: PROMPT_TOKENS_LEAST })
     }
 
     /// Drafts in one step at most; each takes a row of logits.

@@ -2,6 +2,7 @@
 
 mod ascend;
 mod documents;
+mod latency;
 mod speculation;
 
 use std::path::PathBuf;

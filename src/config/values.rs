@@ -29,6 +29,17 @@ pub enum LogprobsLimit {
     Count(u32),
 }
 
+/// How long streams may wait for a token because of prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterTokenLatency {
+    /// What is reasonable for the model.
+    Auto,
+    /// As long as it takes.
+    Unbounded,
+    /// Milliseconds.
+    Millis(u32),
+}
+
 /// A list in one value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing(pub Vec<String>);
@@ -83,6 +94,17 @@ pub fn context_length(text: &str) -> Result<ContextLength, String> {
     count(text)
         .map(ContextLength::Tokens)
         .map_err(|_| "expected a number of tokens such as 8192 or 8k, or auto (-1)".to_owned())
+}
+
+/// `auto`, `none`, or milliseconds.
+pub fn inter_token_latency(text: &str) -> Result<InterTokenLatency, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "auto" => Ok(InterTokenLatency::Auto),
+        "none" => Ok(InterTokenLatency::Unbounded),
+        _ => count(text)
+            .map(InterTokenLatency::Millis)
+            .map_err(|_| "expected milliseconds such as 80, or auto, or none".to_owned()),
+    }
 }
 
 /// -1 or a number.

@@ -8,13 +8,13 @@ use std::process::Command;
 
 use updraft_kernels::cpu_features::{Isa, KERNELS_VARIABLE};
 
-/// Runs the tests of this binary whose name contains one of `tests` (all if there is none) with each set forced but
-/// the default. `this` is the caller's own name, which is left out. Does nothing in a process in which a set is
+/// Runs the tests of this binary whose name contains one of `tests(isa)` (all if there is none) with each set forced
+/// but the default. `this` is the caller's own name, which is left out. Does nothing in a process in which a set is
 /// forced already.
 ///
 /// # Panics
 /// When a run fails, or finds no test; the message names the set.
-pub(crate) fn run_again_on_each(this: &str, tests: &[&str]) {
+pub(crate) fn run_again_on_each(this: &str, tests: impl Fn(Isa) -> &'static [&'static str]) {
     if std::env::var_os(KERNELS_VARIABLE).is_some_and(|forced| !forced.is_empty()) {
         return;
     }
@@ -29,7 +29,7 @@ pub(crate) fn run_again_on_each(this: &str, tests: &[&str]) {
     let failed: Vec<_> = available
         .into_iter()
         .filter(|isa| Some(*isa) != default)
-        .filter_map(|isa| run(this, isa, tests).err())
+        .filter_map(|isa| run(this, isa, tests(isa)).err())
         .collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -17,7 +17,7 @@ use updraft_core::kv::KvConfig;
 use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::sampling::SamplingParams;
-use updraft_core::scheduler::{Policy, SchedulerConfig};
+use updraft_core::scheduler::{LatencyBound, Policy, SchedulerConfig, TokenLatency};
 use updraft_core::speculation::SpeculationConfig;
 use updraft_core::step::TokenLogprobs;
 use updraft_core::{Blocks, Millis, TokenId, Tokens};
@@ -54,6 +54,7 @@ pub(crate) struct Setup {
     pub(crate) kv: KvType,
     pub(crate) threads: usize,
     pub(crate) prefix_caching: bool,
+    pub(crate) token_latency: Option<TokenLatency>,
     pub(crate) graphs: GraphMode,
     pub(crate) speculation: Option<SpeculationConfig>,
 }
@@ -66,6 +67,7 @@ impl Default for Setup {
             kv: KvType::F32,
             threads: 2,
             prefix_caching: false,
+            token_latency: Some(TokenLatency { bound: LatencyBound::Auto, least: Tokens(16) }),
             graphs: GraphMode::None,
             speculation: None,
         }
@@ -109,6 +111,7 @@ pub(crate) async fn start(model: &Arc<CpuModel>, setup: &Setup) -> Engine {
             block_size: BLOCK_SIZE,
             pool: blocks,
             prompt_logit_rows: Tokens(32),
+            token_latency: setup.token_latency,
             steps_in_flight: 2,
             speculation: setup.speculation.clone(),
         },

@@ -19,6 +19,8 @@ pub struct StepRecord {
     pub computed_tokens: u32,
     /// Of these, tokens of prompts.
     pub prompt_tokens: u32,
+    /// Tokens that a step may compute, when the last one was planned.
+    pub step_budget: u32,
     /// Tokens produced.
     pub generated_tokens: u32,
     /// Sequences preempted when the step was planned.

@@ -56,6 +56,7 @@ names! {
     EXECUTOR_EPOCH = "updraft_executor_epoch";
     STALE_PLANS = "updraft_stale_plans_total";
     MAILBOX_DEPTH = "updraft_mailbox_depth";
+    STEP_BUDGET = "updraft_step_token_budget";
     STEPS = "updraft_steps_total";
     LAUNCH_TIME = "updraft_launch_seconds";
     GRAPH_HITS = "updraft_graph_hits_total";

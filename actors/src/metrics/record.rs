@@ -20,6 +20,7 @@ pub(super) fn first_values(labels: &Labels) {
     for name in [n::RUNNING, n::WAITING, n::KV_USAGE] {
         gauge!(name, labels).set(0.0);
     }
+    gauge!(n::STEP_BUDGET).set(0.0);
     for name in [
         n::PREFIX_QUERIES,
         n::PREFIX_HITS,
@@ -61,6 +62,7 @@ pub(super) fn with(labels: &Labels, key: &'static str, value: &str) -> [(&'stati
 pub(super) fn step(step: &StepRecord, labels: &Labels) {
     gauge!(n::RUNNING, labels).set(step.running);
     gauge!(n::WAITING, labels).set(step.waiting);
+    gauge!(n::STEP_BUDGET).set(step.step_budget);
     gauge!(n::WAITING_BY_REASON, &with(labels, "reason", "capacity")).set(step.waiting);
     gauge!(n::WAITING_BY_REASON, &with(labels, "reason", "deferred")).set(0.0);
     gauge!(n::KV_USAGE, labels).set(f64::from(step.kv.used) / f64::from(step.kv.total.max(1)));

@@ -15,7 +15,7 @@ use updraft_core::kv::KvConfig;
 use updraft_core::recovery::RecoveryPolicy;
 use updraft_core::restart::RestartPolicy;
 use updraft_core::sampling::SamplingParams;
-use updraft_core::scheduler::{Policy, SchedulerConfig};
+use updraft_core::scheduler::{LatencyBound, Policy, SchedulerConfig, TokenLatency};
 use updraft_core::speculation::{Method, NgramLengths, SpeculationConfig};
 use updraft_core::{Blocks, Millis, TokenId, Tokens};
 use updraft_devices::twin::{TwinDevice, TwinFaults, TwinOptions, logits_after};
@@ -122,6 +122,7 @@ pub(crate) async fn start(setup: &Setup) -> Engine {
             block_size: BLOCK_SIZE,
             pool: blocks,
             prompt_logit_rows: Tokens(16),
+            token_latency: Some(TokenLatency { bound: LatencyBound::Auto, least: Tokens(16) }),
             steps_in_flight: 2,
             speculation: setup.speculation.clone(),
         },

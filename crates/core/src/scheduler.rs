@@ -22,17 +22,23 @@
 //! last token is known and it is under no suspicion. Drafts take what the others leave. What of them turns out
 //! right is as if it had been computed token by token; the rest as if it had never been computed.
 //!
+//! With [`SchedulerConfig::token_latency`], a step in which sequences continue computes no more of prompts than fits into
+//! a time, by what steps before it have cost. Chunks change no token.
+//!
 //! Up to [`SchedulerConfig::steps_in_flight`] steps are planned ahead of their results. What a result will
 //! change is foreseen where it can be (the last token by length) and corrected where it cannot (an end token
 //! found late costs one row, whose result is dropped).
 //!
-//! Refuses to know: what a token means, which blocks exist, who reads the events, what time it is.
+//! Refuses to know: what a token means, which blocks exist, who reads the events, what time it is. How long a step took
+//! comes with its result.
 
 mod audit;
 mod commit;
 mod complete;
 mod config;
+mod cost;
 mod events;
+mod latency;
 mod lose;
 mod order;
 mod propose;
@@ -47,8 +53,10 @@ use crate::units::Tokens;
 
 pub use config::{NewSequence, Policy, SchedulerConfig};
 pub use events::{Blame, FailureCause, FinishReason, SchedulerEvent, SchedulerLoad, SequenceStats};
+pub use latency::{LatencyBound, TokenLatency};
 
 use complete::Pace;
+use cost::{CostModel, Work};
 use order::Precedence;
 use propose::Proposal;
 use sequence::{Sequence, Stage};
@@ -87,6 +95,9 @@ pub struct Scheduler {
     waiting_prompt_tokens: u64,
     preemptions: u64,
     pace: Pace,
+    costs: CostModel,
+    /// Tokens that the last reservation was for, at most.
+    step_budget: Tokens,
     /// Events that no call has handed out yet.
     events: Vec<SchedulerEvent>,
 }
@@ -96,6 +107,8 @@ pub struct Scheduler {
 struct Flight {
     step: StepId,
     rows: Vec<FlightRow>,
+    work: Work,
+    prompt_tokens: u32,
 }
 
 /// One row of it, in plan order.
@@ -113,7 +126,9 @@ impl Scheduler {
     pub fn new(config: SchedulerConfig, epoch: Epoch) -> Self {
         let usage = KvUsage { total: config.pool.0, ..KvUsage::default() };
         Self {
+            step_budget: config.step_budget,
             config: config.checked(),
+            costs: CostModel::default(),
             epoch,
             next_step: StepId(0),
             sequences: HashMap::new(),
@@ -192,6 +207,7 @@ impl Scheduler {
             suspects: self.suspects,
             preemptions: self.preemptions,
             pace: self.pace.interval(),
+            step_budget: self.step_budget,
             usage: self.usage,
         }
     }

@@ -30,6 +30,7 @@ fn a_turn_at_64_running_sequences() {
         block_size: Tokens(16),
         pool: Blocks(20_000),
         prompt_logit_rows: Tokens(64),
+        token_latency: None,
         steps_in_flight: 2,
         speculation: None,
     };

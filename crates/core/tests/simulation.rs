@@ -55,6 +55,7 @@ fn every_stream_is_what_it_would_have_been_alone() {
     assert!(totals.accepted > 2_000 && totals.drafted > totals.accepted + 2_000, "{totals:?}");
     assert!(totals.stale_results > 1_000 && totals.stale_answers > 100, "{totals:?}");
     assert!(totals.prefix_hits > 10_000, "{totals:?}");
+    assert!(totals.held_back > 3_000, "{totals:?}");
     assert!(totals.replays > 5_000 && totals.captures > 1_000, "{totals:?}");
     assert!(totals.failed_captures > 200 && totals.mismatches > 20, "{totals:?}");
     assert!(totals.forgotten > 20 && totals.proposed > 20, "{totals:?}");

@@ -82,6 +82,7 @@ pub(super) fn engine_options(config: &Config, prepared: &Prepared, model_name: &
             block_size: plan.block_size,
             pool: plan.blocks,
             prompt_logit_rows: PROMPT_LOGIT_ROWS,
+            token_latency: scheduling.token_latency(),
             steps_in_flight: STEPS_IN_FLIGHT,
             speculation: scheduling.speculative_config.clone(),
         },

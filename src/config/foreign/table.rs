@@ -147,7 +147,7 @@ pub const FOREIGN: &[Foreign] = &[
     row("max-num-scheduled-tokens", One, Ignored, "see --max-num-batched-tokens"),
     row("max-num-partial-prefills", One, Ignored, "the token budget of a step decides"),
     row("max-long-partial-prefills", One, Ignored, "see --long-prefill-token-threshold"),
-    row("long-prefill-token-threshold-adaptive", Nothing, Ignored, "see --long-prefill-token-threshold"),
+    row("long-prefill-token-threshold-adaptive", Nothing, Ignored, "see --max-inter-token-latency"),
     row("scheduler-reserve-full-isl", Nothing, Given, "a prompt starts when all of it fits"),
     row("prefill-schedule-interval", One, Ignored, "prompts share every step"),
     row("stream-interval", One, Ignored, "every token is sent when it is there"),

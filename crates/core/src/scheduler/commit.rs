@@ -1,6 +1,6 @@
 //! From what was granted to one plan.
 
-use super::{Flight, FlightRow, Scheduler, SchedulerEvent, Stage};
+use super::{Flight, FlightRow, Scheduler, SchedulerEvent, Stage, Work};
 use crate::fault::STRIKES_ISOLATE;
 use crate::ids::SequenceId;
 use crate::invariants;
@@ -31,7 +31,12 @@ impl Scheduler {
         }
         if !rows.is_empty() {
             plan.released = std::mem::take(&mut self.on_executor);
-            self.in_flight.push_back(Flight { step: plan.step, rows });
+            let rows_of = |row: &ScheduledSequence| (row.start.0, row.count.0);
+            let work = plan.scheduled.iter().map(rows_of);
+            let work = work.fold(Work::default(), |work, (start, count)| work.with(start, count));
+            let prompts = plan.scheduled.iter().filter(|row| row.phase == Phase::Prefill);
+            let prompt_tokens = prompts.map(|row| row.count.0).sum();
+            self.in_flight.push_back(Flight { step: plan.step, rows, work, prompt_tokens });
             self.next_step = self.next_step.next();
         }
         for ended in proposal.ended {

@@ -23,6 +23,7 @@ impl Scheduler {
         }
         let Some(flight) = self.in_flight.pop_front() else { return self.drain_events() };
         self.changed = true;
+        self.costs.observe(flight.work, flight.prompt_tokens, result.device_micros);
         let mut outputs = result.outputs.iter().peekable();
         for row in flight.rows {
             let output = outputs.next_if(|output| output.sequence == row.sequence);

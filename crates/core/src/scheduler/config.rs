@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::latency::TokenLatency;
 use crate::ids::{SequenceId, TokenId};
 use crate::sampling::SamplingParams;
 use crate::speculation::SpeculationConfig;
@@ -38,6 +39,9 @@ pub struct SchedulerConfig {
     /// Steps that are planned ahead of their results; at least 1. With 2 the executor never waits for a plan.
     /// With speculation it is 1: a draft follows a token that has to be known.
     pub steps_in_flight: u32,
+    /// How long sequences that continue may have to wait for the next token because of prompts beside them; none: as
+    /// long as a step with the whole budget takes.
+    pub token_latency: Option<TokenLatency>,
     /// Whether sequences that continue get drafts, and from whom.
     pub speculation: Option<SpeculationConfig>,
 }

@@ -134,6 +134,8 @@ pub struct SchedulerLoad {
     pub preemptions: u64,
     /// Average time between two ends while others waited, once known.
     pub pace: Option<Millis>,
+    /// Tokens that the last step planned could hold.
+    pub step_budget: Tokens,
     /// The pool after the last reservation.
     pub usage: KvUsage,
 }

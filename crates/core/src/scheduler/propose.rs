@@ -1,8 +1,8 @@
 //! From what there is to do to one reservation: who asks for how much, in which order, at whose cost.
 
-use super::Scheduler;
 use super::order::Precedence;
 use super::sequence::{Sequence, Stage};
+use super::{Scheduler, Work};
 use crate::ids::{SequenceId, StepId};
 use crate::kv::{Demand, DemandKind, Reservation};
 use crate::units::Tokens;
@@ -37,6 +37,10 @@ struct Wishes {
     demands: Vec<Demand>,
     victims: Vec<SequenceId>,
     starts: Vec<SequenceId>,
+    /// What continues by single tokens.
+    streams: Work,
+    /// Up to where the first prompt is computed; none when there is no prompt to compute.
+    prompt: Option<u32>,
 }
 
 /// What one step still has room for besides its budget.
@@ -83,6 +87,7 @@ impl Scheduler {
         }
         self.rounds = round;
         self.changed = false;
+        self.step_budget = self.budget(&wishes);
         let released = std::mem::take(&mut self.holding_blocks);
         self.proposal = Some(Proposal {
             round,
@@ -96,7 +101,7 @@ impl Scheduler {
             epoch: self.epoch,
             step: self.next_step,
             released,
-            budget: self.config.step_budget,
+            budget: self.step_budget,
             demands: wishes.demands,
             victims: wishes.victims,
         })
@@ -145,7 +150,13 @@ impl Scheduler {
             let Some(record) = self.sequences.get_mut(&place.sequence) else { continue };
             let Some(limit) = record.wants_row().then(|| room.limit(record)).flatten() else { continue };
             // Single tokens go first: a long prompt must not hold up streams that are under way.
-            let list = if record.continues() { &mut wishes.demands } else { &mut prefills };
+            let list = if record.continues() {
+                wishes.streams = wishes.streams.with(record.computed, 1);
+                &mut wishes.demands
+            } else {
+                wishes.prompt.get_or_insert(record.computed);
+                &mut prefills
+            };
             let mut demand = continuation(record, round, limit);
             if let Some(speculation) = &self.config.speculation {
                 demand.drafts = record.draft(speculation, room.draft_rows);
@@ -164,6 +175,8 @@ impl Scheduler {
                 break;
             }
             let Some(limit) = room.limit(record) else { break };
+            // How much of it is cached is not known yet; to count from its beginning is right for most.
+            wishes.prompt.get_or_insert(0);
             wishes.demands.push(start(record, round, limit));
             wishes.starts.push(place.sequence);
         }
@@ -182,6 +195,17 @@ impl Scheduler {
             wishes.starts.push(id);
         }
         wishes
+    }
+
+    /// Tokens of the next step: all that there may be, unless prompts would hold up streams for too long.
+    fn budget(&self, wishes: &Wishes) -> Tokens {
+        let all = self.config.step_budget;
+        let streams = wishes.streams.tokens as u32;
+        let (Some(latency), Some(context)) = (self.config.token_latency, wishes.prompt) else { return all };
+        if streams == 0 || streams >= all.0 {
+            return all;
+        }
+        Tokens(streams + latency.budget(&self.costs, wishes.streams, context, all.0 - streams))
     }
 
     fn room(&self) -> Room {

@@ -1,6 +1,7 @@
 //! Scheduler and block manager together, one subject a file.
 
 mod harness;
+mod latency;
 mod loss;
 mod overlap;
 mod planning;

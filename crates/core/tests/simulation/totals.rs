@@ -25,6 +25,8 @@ pub(crate) struct Totals {
     pub(crate) stale_answers: u64,
     pub(crate) prefix_hits: u64,
     pub(crate) steps: u64,
+    /// Steps that could have held more of a prompt, but for the time that streams would have waited.
+    pub(crate) held_back: u64,
     pub(crate) replays: u64,
     pub(crate) captures: u64,
     pub(crate) failed_captures: u64,
@@ -59,6 +61,7 @@ impl Totals {
         self.stale_answers += other.stale_answers;
         self.prefix_hits += other.prefix_hits;
         self.steps += other.steps;
+        self.held_back += other.held_back;
         self.replays += other.replays;
         self.captures += other.captures;
         self.failed_captures += other.failed_captures;

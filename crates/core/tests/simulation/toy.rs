@@ -213,7 +213,7 @@ impl Toy {
             epoch: self.epoch,
             step: plan.step,
             outputs,
-            device_micros: 1,
+            device_micros: micros(plan),
             gap_micros: 0,
             launch_micros: 0,
             launched,
@@ -235,6 +235,12 @@ impl Toy {
     pub(crate) fn graphs(&self) -> &BTreeSet<GraphKey> {
         &self.graphs
     }
+}
+
+/// Time that a step takes: for itself, for each row, for each position looked back at, and a little more or less.
+fn micros(plan: &StepPlan) -> u64 {
+    let rows = plan.scheduled.iter().map(|row| 60 * u64::from(row.count.0) + u64::from(row.start.0));
+    300 + rows.sum::<u64>() + mix(plan.step.0, plan.epoch.0) % 50
 }
 
 fn slot(table: &[BlockId], block_size: usize, position: usize) -> usize {

@@ -8,7 +8,9 @@ use updraft_core::invariants::{
 };
 use updraft_core::kv::{Grants, KvConfig, KvManager, Reservation};
 use updraft_core::recovery::{Ledger, RecoveryPolicy, Spares};
-use updraft_core::scheduler::{FailureCause, Policy, Scheduler, SchedulerConfig, SchedulerEvent};
+use updraft_core::scheduler::{
+    FailureCause, LatencyBound, Policy, Scheduler, SchedulerConfig, SchedulerEvent, TokenLatency,
+};
 use updraft_core::speculation::{Method, NgramLengths, SpeculationConfig};
 use updraft_core::step::{StepPlan, StepResult};
 use updraft_core::{Blocks, Bytes, Epoch, Millis, SequenceId, Tokens};
@@ -86,6 +88,10 @@ impl World {
             block_size,
             pool,
             prompt_logit_rows: Tokens(dice.between(1, 12) as u32),
+            token_latency: dice.percent(50).then(|| TokenLatency {
+                bound: LatencyBound::At(Millis(dice.between(1, 3))),
+                least: Tokens(dice.between(0, 4) as u32),
+            }),
             steps_in_flight: dice.pick(&[1, 2, 2, 3]),
             speculation: dice.percent(35).then(|| speculation(&mut dice)),
         };
@@ -217,6 +223,8 @@ impl World {
             return;
         };
         assert!(self.reservation.is_none() && self.grants.is_none(), "two reservations are out");
+        self.totals.held_back += u64::from(reservation.budget < self.config.step_budget);
+        self.totals.note(u64::from(reservation.budget.0));
         self.queue = queue;
         self.running = running;
         self.reservation = Some(reservation);
@@ -227,7 +235,7 @@ impl World {
             return;
         };
         let grants = self.kv.reserve(&reservation);
-        assert!(grants.granted.iter().map(|grant| grant.count).sum::<Tokens>() <= self.config.step_budget);
+        assert!(grants.granted.iter().map(|grant| grant.count).sum::<Tokens>() <= reservation.budget);
         victims_in_order(&self.running, &grants.preempted).unwrap();
         self.grants = Some(grants);
     }

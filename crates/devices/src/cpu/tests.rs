@@ -185,5 +185,5 @@ fn only_rows_that_are_asked_for_have_logits() {
 
 #[test]
 fn with_every_other_instruction_set() {
-    kernel_paths::run_again_on_each("with_every_other_instruction_set", &["cpu::tests::"]);
+    kernel_paths::run_again_on_each("with_every_other_instruction_set", |_| &["cpu::tests::"]);
 }

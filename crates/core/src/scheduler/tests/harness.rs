@@ -21,6 +21,7 @@ pub(in crate::scheduler) fn config(pool: Blocks) -> SchedulerConfig {
         block_size: Tokens(4),
         pool,
         prompt_logit_rows: Tokens(8),
+        token_latency: None,
         steps_in_flight: 2,
         speculation: None,
     }
