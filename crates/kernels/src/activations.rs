@@ -153,9 +153,7 @@ impl Activations {
         let groups = self.cols.div_ceil(GROUP);
         &self.groups[block.first * groups..(block.first + block.width) * groups]
     }
-}
 
-impl Activations {
     /// The split values of sixteen rows from `first` on (a multiple of sixteen): `[steps][2][16][16]` words.
     /// What stands in rows that there are not is arbitrary.
     pub(crate) fn split_block(&self, first: usize) -> &[u32] {
