@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::job::{Job, Steps, each_row, tile_of};
+use super::job::{CHUNK_BYTES, Job, Steps, each_row, tile_of};
 use super::vectors::{TILE, Task, Vectors};
 use crate::activations::RowBlock;
 use crate::memory::Plain;
@@ -120,7 +120,7 @@ impl<W: FloatColumn> Task for FloatProduct<'_, W> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, v: V) {
-        for chunk in self.job.row_chunks(self.job.input.cols() * size_of::<f32>()) {
+        for chunk in self.job.row_chunks(self.job.input.cols() * size_of::<f32>(), CHUNK_BYTES) {
             for tiles in self.job.tile_groups() {
                 for rows in RowBlock::within(chunk.start, chunk.end) {
                     match rows.width {

@@ -9,13 +9,9 @@
 use std::ops::Range;
 
 use super::blocks::{Form, Group, IntegerBlock};
-use super::job::{Job, Steps, each_row, tile_of};
+use super::job::{CHUNK_BYTES, Job, Steps, each_row, tile_of};
 use super::vectors::{TILE, Task, Vectors};
 use crate::activations::{GROUP, QuantizedGroup, RowBlock};
-
-/// How far ahead of their use weights are asked for, in bytes, where they are too quickly used up for the
-/// machine to do it by itself.
-const PREFETCH_BYTES: usize = 2048;
 
 /// A product with input quantised to 8 bits.
 pub(super) struct QuantizedProduct<'a, B> {
@@ -33,7 +29,8 @@ impl<B: IntegerBlock> Task for QuantizedProduct<'_, B> {
 
     #[inline(always)]
     fn run<V: Vectors>(self, v: V) {
-        for chunk in self.row_chunks() {
+        let bytes_per_row = self.job.input.cols() / GROUP * size_of::<QuantizedGroup>();
+        for chunk in self.job.row_chunks(bytes_per_row, CHUNK_BYTES) {
             for tiles in self.job.tile_groups() {
                 for rows in RowBlock::within(chunk.start, chunk.end) {
                     self.rows(v, tiles.clone(), rows);
@@ -44,12 +41,6 @@ impl<B: IntegerBlock> Task for QuantizedProduct<'_, B> {
 }
 
 impl<B: IntegerBlock> QuantizedProduct<'_, B> {
-    /// The input rows, cut into ranges whose data fits a cache.
-    #[inline(always)]
-    pub(super) fn row_chunks(&self) -> impl Iterator<Item = Range<usize>> + use<B> {
-        self.job.row_chunks(self.job.input.cols() / GROUP * size_of::<QuantizedGroup>())
-    }
-
     /// Some tiles for one block of input rows.
     #[inline(always)]
     pub(super) fn rows<V: Vectors>(&self, v: V, tiles: Range<usize>, rows: RowBlock) {
@@ -71,7 +62,7 @@ impl<B: IntegerBlock> QuantizedProduct<'_, B> {
         for pass in 0..passes {
             let mut results = [[0.0; TILE]; R];
             for part in 0..V::PARTS {
-                let sums = sums::<V, B, R>(v, part, blocks, Steps::new(input, pass, passes));
+                let sums = sums::<V, B, R>(v, part, blocks, Steps::new(input, pass, passes), pass, passes);
                 for (result, sum) in results.iter_mut().zip(sums) {
                     v.store(sum, result, part);
                 }
@@ -90,14 +81,20 @@ fn sums<V: Vectors, B: IntegerBlock, const R: usize>(
     part: usize,
     blocks: &[B],
     mut input: Steps<'_, [QuantizedGroup; R]>,
+    pass: usize,
+    passes: usize,
 ) -> [V::F32; R] {
     let mut sums = [v.zero(); R];
     // Always `B::GROUPS`, but calculated, so that the compiler does not write the loop out for every group.
     let groups = input.len() / blocks.len();
+    // Each pass asks for its share of the next tile, so that loading goes on while it computes.
+    let mut until_prefetch = pass;
     for block in blocks {
-        if R == 1 {
-            prefetch(v, block);
+        if until_prefetch == 0 {
+            prefetch_next(v, blocks, block);
+            until_prefetch = passes;
         }
+        until_prefetch -= 1;
         let head = block.head(v, part);
         for index in 0..groups {
             let Some(input) = input.next() else { break };
@@ -154,11 +151,11 @@ fn dot<V: Vectors, B: IntegerBlock, const FROM: usize, const TO: usize>(
     sum
 }
 
-/// Asks for the weights that come some way after `block`.
+/// Asks for what the next tile has in the place of `block`, into a cache that is not the nearest.
 #[inline(always)]
-fn prefetch<V: Vectors, B>(v: V, block: &B) {
-    let ahead = std::ptr::from_ref(block).cast::<u8>().wrapping_add(PREFETCH_BYTES);
+fn prefetch_next<V: Vectors, B>(v: V, tile: &[B], block: &B) {
+    let next = std::ptr::from_ref(block).wrapping_add(tile.len()).cast::<u8>();
     for line in (0..size_of::<B>()).step_by(64) {
-        v.prefetch(ahead.wrapping_add(line));
+        v.prefetch(next.wrapping_add(line));
     }
 }

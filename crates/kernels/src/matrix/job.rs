@@ -12,7 +12,7 @@ use super::vectors::TILE;
 use crate::activations::{Activations, ROW_BLOCK};
 
 /// Bytes of input rows that are worked on before the weights are read again.
-const CHUNK_BYTES: usize = 384 * 1024;
+pub(super) const CHUNK_BYTES: usize = 384 * 1024;
 
 /// Tiles that are computed for one block of rows before the next block: their results lie side by side, so
 /// that a large result is not written in pieces of a cache line, each in another page.
@@ -33,12 +33,16 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The input rows, cut into ranges whose data (at `bytes_per_row`) fits a cache. All but the last are
+    /// The input rows, cut into ranges whose data (at `bytes_per_row`) takes `chunk_bytes`. All but the last are
     /// whole blocks.
     #[inline(always)]
-    pub(super) fn row_chunks(&self, bytes_per_row: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub(super) fn row_chunks(
+        &self,
+        bytes_per_row: usize,
+        chunk_bytes: usize,
+    ) -> impl Iterator<Item = Range<usize>> + use<> {
         let rows = self.input.rows();
-        let length = (CHUNK_BYTES / bytes_per_row.max(1)).next_multiple_of(ROW_BLOCK).max(ROW_BLOCK);
+        let length = (chunk_bytes / bytes_per_row.max(1)).next_multiple_of(ROW_BLOCK).max(ROW_BLOCK);
         (0..rows).step_by(length).map(move |first| first..rows.min(first + length))
     }
 

@@ -125,8 +125,9 @@ fn long_inputs_are_cut_into_chunks_without_a_trace() {
 #[test]
 fn integer_products_do_not_depend_on_the_kind_of_vector() {
     for element in ElementType::ALL.into_iter().filter(|element| element.is_quantized()) {
-        let sample = Sample::new(element, 40, 512, 17);
-        let values = noise(9 * 512, 23);
+        // Columns and rows enough for several stretches and blocks, with something left over.
+        let sample = Sample::new(element, 40, 1280, 17);
+        let values = noise(50 * 1280, 23);
         let results: Vec<Vec<f32>> = Isa::available()
             .into_iter()
             .filter(|&isa| isa != Isa::Portable)

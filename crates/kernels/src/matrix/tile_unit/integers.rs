@@ -19,10 +19,20 @@ use crate::memory::{AlignedVec, Plain};
 use crate::tile_unit::{IntegerRegisters, TileUnit};
 
 /// Input rows from which on unpacking weights for the unit pays.
-const ROWS_MIN: usize = 14;
+const ROWS_MIN: usize = 32;
+
+/// Bytes of input rows that are worked on before the weights are read again: half of the second-level cache of the
+/// processors that have the unit.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
+/// Groups of a row that are worked on together: sixteen rows of input stay in the nearest cache while the tiles pass.
+const STRETCH: usize = 24;
 
 /// Groups that the unit is ahead of the vectors.
 const AHEAD: usize = 2;
+
+/// Groups in a block, at most.
+const GROUPS_MAX: usize = 8;
 
 /// Results of the unit that are on their way: a power of two above [`AHEAD`].
 const RING: usize = 4;
@@ -34,11 +44,31 @@ thread_local! {
 #[derive(Default)]
 struct Scratch {
     groups: AlignedVec<UnpackedGroup>,
+    sums: AlignedVec<Sums>,
     ring: AlignedVec<Dots>,
+}
+
+impl Scratch {
+    /// Makes room for a product.
+    fn fit(&mut self, tiles: usize, rows: usize) {
+        // A stretch is as long as whole blocks make it.
+        fit(&mut self.groups, tiles * (STRETCH + GROUPS_MAX));
+        fit(&mut self.sums, tiles * rows.div_ceil(ROW_BLOCK));
+        fit(&mut self.ring, RING);
+    }
+}
+
+fn fit<T: Plain>(array: &mut AlignedVec<T>, len: usize) {
+    if array.len() < len {
+        *array = AlignedVec::zeroed(len);
+    }
 }
 
 /// Whole sums of a group for sixteen input rows.
 type Dots = [[i32; TILE]; ROW_BLOCK];
+
+/// Sums over the groups so far.
+type Sums = [[f32; TILE]; ROW_BLOCK];
 
 /// A group of 32 values of 16 rows of the matrix.
 #[derive(Clone, Copy)]
@@ -67,14 +97,8 @@ impl<B: IntegerBlock> TiledProduct<'_, B> {
             return super::super::vectors::dispatch(isa, product);
         }
         SCRATCH.with_borrow_mut(|scratch| {
-            let groups = product.job.tile_groups().map(|tiles| tiles.len()).max().unwrap_or(0);
-            let groups = groups * product.job.input.cols() / GROUP;
-            if scratch.groups.len() < groups {
-                scratch.groups = AlignedVec::zeroed(groups);
-            }
-            if scratch.ring.len() < RING {
-                scratch.ring = AlignedVec::zeroed(RING);
-            }
+            let tiles = product.job.tile_groups().map(|tiles| tiles.len()).max().unwrap_or(0);
+            scratch.fit(tiles, product.job.input.rows());
             unit.with_integer_registers(|registers| {
                 dispatch_wide(isa, TiledProduct { registers, product, scratch });
             });
@@ -86,62 +110,93 @@ impl<B: IntegerBlock> WideTask for TiledProduct<'_, B> {
     #[inline(always)]
     fn run(self, v: Avx512) {
         let Self { registers, product, scratch } = self;
-        let Scratch { groups, ring } = scratch;
         let per_tile = product.job.input.cols() / GROUP;
-        for chunk in product.row_chunks() {
+        for chunk in product.job.row_chunks(per_tile * size_of::<QuantizedGroup>(), CHUNK_BYTES) {
             for tiles in product.job.tile_groups() {
-                let groups = &mut groups[..tiles.len() * per_tile];
-                for (tile, groups) in tiles.clone().zip(groups.chunks_exact_mut(per_tile)) {
-                    unpack(v, tile_of(product.blocks, product.tiles, tile), groups);
-                }
-                for rows in RowBlock::within(chunk.start, chunk.end) {
-                    if rows.width < ROW_BLOCK {
-                        product.rows(v, tiles.clone(), rows);
-                        continue;
+                for stretch in stretches::<B>(per_tile) {
+                    let groups = &mut scratch.groups[..tiles.len() * stretch.len()];
+                    for (tile, groups) in tiles.clone().zip(groups.chunks_exact_mut(stretch.len())) {
+                        let tile = tile_of(product.blocks, product.tiles, tile);
+                        let blocks = &tile[stretch.start / B::GROUPS..stretch.end / B::GROUPS];
+                        unpack(v, blocks, groups);
                     }
-                    block(v, registers, &product, tiles.clone(), groups, rows, ring);
+                    let part = Part { product: &product, tiles: tiles.clone(), groups, stretch };
+                    part.run(v, registers, chunk.clone(), &mut scratch.sums, &mut scratch.ring);
+                }
+                for rows in RowBlock::within(chunk.start, chunk.end).filter(|rows| rows.width < ROW_BLOCK) {
+                    product.rows(v, tiles.clone(), rows);
                 }
             }
         }
     }
 }
 
-/// Some tiles, whose groups these are, for sixteen input rows.
+/// The columns, cut into ranges of groups that are whole blocks.
 #[inline(always)]
-fn block<B: IntegerBlock>(
-    v: Avx512,
-    registers: IntegerRegisters,
-    product: &QuantizedProduct<'_, B>,
+fn stretches<B: IntegerBlock>(per_tile: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = per_tile.div_ceil(STRETCH);
+    let length = per_tile.div_ceil(count).next_multiple_of(B::GROUPS);
+    (0..per_tile).step_by(length).map(move |first| first..per_tile.min(first + length))
+}
+
+/// Some columns of some tiles, unpacked.
+struct Part<'a, B> {
+    product: &'a QuantizedProduct<'a, B>,
     tiles: Range<usize>,
-    groups: &[UnpackedGroup],
-    rows: RowBlock,
-    ring: &mut [Dots],
-) {
-    let input = product.job.input.group_block(rows).as_chunks::<ROW_BLOCK>().0;
-    for (tile, groups) in tiles.zip(groups.chunks_exact(input.len())) {
-        let sums = sums::<B>(v, registers, groups, input, ring);
-        for (row, sum) in sums.into_iter().enumerate().take(rows.rows) {
-            let mut result = [0.0; TILE];
-            v.store(sum, &mut result, 0);
-            product.job.finish(tile, rows.first + row, &result);
+    /// Those of one tile after the other.
+    groups: &'a [UnpackedGroup],
+    /// Their place in the tile.
+    stretch: Range<usize>,
+}
+
+impl<B: IntegerBlock> Part<'_, B> {
+    /// Adds the part to the sums of all whole blocks of rows, and puts the sums where they belong once they are complete.
+    #[inline(always)]
+    fn run(
+        self,
+        v: Avx512,
+        registers: IntegerRegisters,
+        chunk: Range<usize>,
+        sums: &mut [Sums],
+        ring: &mut [Dots],
+    ) {
+        let job = &self.product.job;
+        let (is_first, is_last) = (self.stretch.start == 0, self.stretch.end == job.input.cols() / GROUP);
+        let mut sums = sums.iter_mut();
+        for rows in RowBlock::within(chunk.start, chunk.end).filter(|rows| rows.width == ROW_BLOCK) {
+            let input = &job.input.group_block(rows).as_chunks::<ROW_BLOCK>().0[self.stretch.clone()];
+            for (tile, groups) in self.tiles.clone().zip(self.groups.chunks_exact(input.len())) {
+                let Some(sums) = sums.next() else { return };
+                if is_first {
+                    *sums = [[0.0; TILE]; ROW_BLOCK];
+                }
+                add_products::<B>(v, registers, groups, input, sums, ring);
+                if is_last {
+                    for (row, sums) in sums.iter().enumerate().take(rows.rows) {
+                        job.finish(tile, rows.first + row, sums);
+                    }
+                }
+            }
         }
     }
 }
 
-/// A tile times sixteen rows of input.
+/// Adds to the sums of sixteen rows of input the products with some groups of a tile.
 #[inline(always)]
-fn sums<B: IntegerBlock>(
+fn add_products<B: IntegerBlock>(
     v: Avx512,
     registers: IntegerRegisters,
     groups: &[UnpackedGroup],
     input: &[[QuantizedGroup; ROW_BLOCK]],
+    sums: &mut Sums,
     ring: &mut [Dots],
-) -> [<Avx512 as Vectors>::F32; ROW_BLOCK] {
+) {
     const ROWS: usize = ROW_BLOCK;
-    let mut sums = [v.zero(); ROWS];
     for (index, ahead) in groups.iter().zip(input).enumerate().take(AHEAD) {
         multiply(registers, ahead.0, ahead.1, &mut ring[index % RING]);
     }
+    let mut kept = [v.zero(); ROWS];
+    each_row!(r < ROWS, kept[r] = v.load_f32(&sums[r], 0));
     for (index, (group, input_group)) in groups.iter().zip(input).enumerate() {
         if let (Some(group), Some(input)) = (groups.get(index + AHEAD), input.get(index + AHEAD)) {
             multiply(registers, group, input, &mut ring[(index + AHEAD) % RING]);
@@ -150,15 +205,15 @@ fn sums<B: IntegerBlock>(
         let (scale, minimum) = (v.load_f32(&group.scale, 0), v.load_f32(&group.minimum, 0));
         each_row!(
             r < ROWS,
-            sums[r] = {
+            kept[r] = {
                 let input = &input_group[r];
                 let factor = v.mul(scale, v.splat(input.scale));
-                let sum = v.mul_add(factor, v.load_integers(&dots[r]), sums[r]);
+                let sum = v.mul_add(factor, v.load_integers(&dots[r]), kept[r]);
                 if B::FORM == Form::Affine { v.mul_add(minimum, v.splat(input.scaled_sum), sum) } else { sum }
             }
         );
     }
-    sums
+    each_row!(r < ROWS, v.store(kept[r], &mut sums[r], 0));
 }
 
 /// Lets the unit form the whole sums of a group.

@@ -1,7 +1,7 @@
 //! AVX2, with or without integer dot products (AVX-VNNI): a tile is two registers.
 
 use std::arch::x86_64::{
-    __m256, __m256i, _MM_HINT_T0, _mm_loadl_epi64, _mm_loadu_si128, _mm_prefetch, _mm256_abs_epi8,
+    __m256, __m256i, _MM_HINT_T1, _mm_loadl_epi64, _mm_loadu_si128, _mm_prefetch, _mm256_abs_epi8,
     _mm256_add_epi32, _mm256_and_si256, _mm256_castsi256_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
     _mm256_cvtepu8_epi32, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_dpbusd_avx_epi32, _mm256_fmadd_ps,
     _mm256_loadu_ps, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_maddubs_epi16, _mm256_mul_ps,
@@ -139,6 +139,6 @@ impl<const VNNI: bool> Vectors for Avx2<VNNI> {
         }}
         fn to_f32(value: __m256i) -> __m256 { _mm256_cvtepi32_ps(value) }
 
-        fn prefetch(address: *const u8) -> () { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        fn prefetch(address: *const u8) -> () { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 }

@@ -1,7 +1,7 @@
 //! AVX-512: a tile is one register.
 
 use std::arch::x86_64::{
-    __m512, __m512i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_add_ps,
+    __m512, __m512i, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm256_loadu_si256, _mm512_add_ps,
     _mm512_and_si512, _mm512_castsi512_ps, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
     _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
     _mm512_loadu_si512, _mm512_mul_ps, _mm512_or_si512, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps,
@@ -158,6 +158,6 @@ impl Vectors for Avx512 {
         }
         fn to_f32(value: __m512i) -> __m512 { _mm512_cvtepi32_ps(value) }
 
-        fn prefetch(address: *const u8) -> () { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+        fn prefetch(address: *const u8) -> () { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 }
