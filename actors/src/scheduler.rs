@@ -9,6 +9,7 @@ mod flight;
 mod streams;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use updraft_core::fault::FaultClass;
@@ -240,9 +241,9 @@ impl SchedulerState {
 
     /// Hands events to their streams; a sequence nobody listens to any more is cancelled.
     fn deliver(&mut self, events: Vec<SchedulerEvent>) {
-        let now = self.board.now();
+        let (now, at) = (self.board.now(), Instant::now());
         for event in events {
-            if let Some(left) = self.streams.deliver(event, now) {
+            if let Some(left) = self.streams.deliver(event, now, at) {
                 let stats = self.machine.stats(left).unwrap_or_default();
                 self.machine.cancel(left);
                 self.streams.abandon(left, &stats, now);

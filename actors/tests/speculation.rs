@@ -72,6 +72,14 @@ async fn drafts_change_no_token_and_are_counted() {
     }
     assert_eq!(places.iter().sum::<f64>(), accepted);
     assert!(places.is_sorted_by(|first, second| first >= second) && places[3] > 0.0, "{places:?}");
+    // Tokens that come together are one gap, however many they are.
+    let gaps =
+        metric(&engine, "vllm:inter_token_latency_seconds_count{model_name=\"twin\",engine=\"0\"}").await;
+    let tokens = f64::from(STREAMS * (TOKENS - 1));
+    assert!(
+        gaps >= tokens - accepted && gaps < tokens,
+        "{gaps} gaps, {accepted} of {tokens} tokens were drafts"
+    );
     // Steps with drafts are no decode steps.
     assert!(metric(&engine, "updraft_graph_eager_steps_total{reason=\"verify\"}").await > 0.0);
     engine.stop().await;

@@ -63,7 +63,11 @@ def arguments():
         prog="benches/compare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", type=names(MODELS), help=f"list out of {', '.join(MODELS)}, or all")
-    parser.add_argument("--workloads", type=letters, help=f"letters out of {', '.join(WORKLOADS)}")
+    parser.add_argument(
+        "--workloads",
+        type=letters,
+        help=f"letters out of {', '.join(WORKLOADS)}; by default those that each model stands for",
+    )
     parser.add_argument("--peers", type=names(PEERS), help=f"list out of {', '.join(PEERS)}, all or none")
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument(
@@ -82,8 +86,8 @@ def arguments():
     quick = parsed.quick
     if parsed.models is None:
         parsed.models = ["smollm2"] if quick else list(MODELS)
-    if parsed.workloads is None:
-        parsed.workloads = ["a", "b"] if quick else list(WORKLOADS)
+    if parsed.workloads is None and quick:
+        parsed.workloads = ["a", "b"]
     if parsed.peers is None:
         parsed.peers = names(PEERS)(os.environ.get("PEERS", "llama.cpp" if quick else "all"))
     if not parsed.binary.exists():
@@ -118,9 +122,11 @@ def main():
         model = MODELS[key]
         log(f"{model.title}: ", end="")
         options.workloads = [
-            letter for letter in wanted if not (WORKLOADS[letter].is_long and model.context < LONG_CONTEXT)
+            letter
+            for letter in wanted or model.workloads
+            if not (WORKLOADS[letter].is_long and model.context < LONG_CONTEXT)
         ]
-        if len(options.workloads) < len(wanted):
+        if len(options.workloads) < len(wanted or model.workloads):
             leave_out(f"{model.title}: made for {model.context} tokens, so none of it behind {LONG_CONTEXT}")
         try:
             facts = model.facts()

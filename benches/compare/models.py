@@ -36,6 +36,8 @@ class Model:
     context: int
     # What its weights are multiplied with at best: a figure of the machine.
     arithmetic: str
+    # What is measured with it unless told otherwise; a long context only where one model stands for all.
+    workloads: str
 
     def gguf(self):
         if self.key in ("smollm2", "gemma3"):
@@ -69,10 +71,10 @@ class Model:
 MODELS = {
     model.key: model
     for model in (
-        Model("smollm2", "SmolLM2-135M Q4_1", 8192, "int8"),
-        Model("gemma3", "Gemma 3 270M Q4_K_M", 32768, "int8"),
-        Model("qwen3-int8", "Qwen3-0.6B geometry, Q8_0, random weights", 40960, "int8"),
-        Model("qwen3-bf16", "Qwen3-0.6B geometry, bf16, random weights", 40960, "bf16"),
+        Model("smollm2", "SmolLM2-135M Q4_1", 8192, "int8", "abcd"),
+        Model("gemma3", "Gemma 3 270M Q4_K_M", 32768, "int8", "ab"),
+        Model("qwen3-int8", "Qwen3-0.6B geometry, Q8_0, random weights", 40960, "int8", "abe"),
+        Model("qwen3-bf16", "Qwen3-0.6B geometry, bf16, random weights", 40960, "bf16", "ab"),
     )
 }
 

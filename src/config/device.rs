@@ -50,8 +50,9 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", value_parser = values::count)]
     pub threads: Option<u32>,
 
-    /// Whether these threads are bound to processors. `auto`: one to a core when the process was given processors of
-    /// its own (`taskset`, a cpuset) and has no CPU quota; all of them to one memory node when there are several and
+    /// Whether these threads are bound to processors. `auto`: one to a core when the process may use only some
+    /// processors (`taskset`, a cpuset) and has no CPU quota, since such processors are taken to be its own (say `none` when
+    /// several programs share them); all of them to one memory node when there are several and
     /// one has a core for each. `none`: never, `cores`: always one to a core.
     #[arg(long, value_name = "HOW", value_enum, default_value = "auto")]
     pub thread_binding: ThreadBinding,

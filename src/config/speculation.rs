@@ -51,6 +51,14 @@ pub fn speculation(text: &str) -> Result<SpeculationConfig, String> {
     Ok(SpeculationConfig { method: Method::Ngram(lengths), drafts: Tokens(drafts), rows: DRAFT_ROWS })
 }
 
+/// The text that [`speculation`] reads as this.
+#[must_use]
+pub fn speculation_text(config: &SpeculationConfig) -> String {
+    let Method::Ngram(NgramLengths { min, max }) = config.method;
+    let drafts = config.drafts.0;
+    format!(r#"{{"{METHOD}":"ngram","{DRAFTS}":{drafts},"{LONGEST}":{max},"{SHORTEST}":{min}}}"#)
+}
+
 /// The value of a key, with dashes or underscores; null is none.
 fn get<'a>(object: &'a JsonObject, key: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(name, _)| name.replace('-', "_") == key);
@@ -87,6 +95,13 @@ mod tests {
         assert_eq!(read(one), (1, 3, 3));
         let other = r#"{"method":"ngram","num_speculative_tokens":1,"prompt_lookup_max":2}"#;
         assert_eq!(read(other), (1, 2, 2));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let config =
+            speculation(r#"{"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":7}"#).unwrap();
+        assert_eq!(speculation(&speculation_text(&config)), Ok(config));
     }
 
     #[test]

@@ -321,3 +321,37 @@ def test_a_child_that_dies_or_stops_is_replaced(ascend, undisturbed, blow, devic
         recovered(server)
         print(f"{device} {blow.name}: all streams ended {taken:.2f} s after it")
         assert server.stop() == 0, server.log()
+
+
+# One fault for each thing that is done about one, from the mildest to a new process.
+DEMO_FAULTS = {
+    "--no-enforce-eager": {"drop_graph": "phase=replay operator=aclnnMm nth=100 code=507009"},
+    "--enforce-eager": {
+        "retry_in_place": "phase=eager operator=aclnnMm nth=100 code=507002",
+        "rebuild_stream": "phase=eager operator=aclnnMm nth=100 code=507015",
+        "rebuild_group": "phase=eager operator=aclnnMm nth=100 code=507013",
+        "restart_process": "phase=eager operator=aclnnMm nth=100 code=507899",
+    },
+}
+
+
+@pytest.mark.parametrize("isolation", ["thread", "process"])
+@pytest.mark.parametrize("graphs", DEMO_FAULTS)
+def test_the_demo_model_goes_on_after_every_kind_of_recovery(ascend, model, graphs, isolation):
+    def streams(server):
+        """Short ones, since the simulation computes a large model slowly."""
+        with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+            return list(pool.map(lambda at: complete(server, at, prompt=[99 + 7 * at, 20], max_tokens=3), range(STREAMS)))
+
+    room = ["--max-model-len", "256", "--step-deadline", "30", "--executor-isolation", isolation]
+    expected = None
+    for _ in range(RUNS):
+        server = ascend(graphs, *room, model=model)
+        expected = expected or streams(server)
+        for action, fault in DEMO_FAULTS[graphs].items():
+            before = server.metric("updraft_device_recoveries_total", action=action)
+            arm(server, fault)
+            assert streams(server) == expected, f"{action}\n{server.log()}"
+            recovered(server)
+            assert server.metric("updraft_device_recoveries_total", action=action) > before, server.log()
+        assert server.stop() == 0, server.log()

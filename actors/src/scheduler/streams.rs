@@ -52,12 +52,12 @@ impl Streams {
         self.open.insert(admission.sequence, stream);
     }
 
-    /// Passes an event on. Returns the sequence when nobody listens to it any more.
-    pub(super) fn deliver(&mut self, event: SchedulerEvent, now: Millis) -> Option<SequenceId> {
+    /// Passes an event on; all events of a step come at the same instant. Returns the sequence when nobody listens to it any more.
+    pub(super) fn deliver(&mut self, event: SchedulerEvent, now: Millis, at: Instant) -> Option<SequenceId> {
         match event {
             SchedulerEvent::Token { sequence, token, logprobs, cached, .. } => {
                 let stream = self.open.get_mut(&sequence)?;
-                stream.count_token(&self.bus, cached, now);
+                stream.count_token(&self.bus, cached, now, at);
                 self.send(sequence, GenerationEvent::Token { token, logprobs }, cached)
             }
             SchedulerEvent::PromptLogprobs { sequence, entries } => {
@@ -139,9 +139,10 @@ impl Streams {
 }
 
 impl Stream {
-    fn count_token(&mut self, bus: &Bus, cached: Tokens, now: Millis) {
-        let at = Instant::now();
+    fn count_token(&mut self, bus: &Bus, cached: Tokens, now: Millis, at: Instant) {
         match self.last_token.replace(at) {
+            // Drafts that were right come with the token before them: between two steps there is one gap.
+            Some(last) if last == at => {}
             Some(last) => bus.requests.publish(&RequestRecord::NextToken { gap: at.duration_since(last) }),
             None if !self.resumed => bus.requests.publish(&RequestRecord::FirstToken {
                 prompt_tokens: self.prompt_tokens,

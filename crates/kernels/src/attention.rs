@@ -5,7 +5,9 @@
 //! keys of a sequence are cut into segments of [`SEGMENT`] positions counted from position 0. Within a segment
 //! an online softmax runs over tiles of [`TILE`] positions, also counted from 0; segments are merged in
 //! ascending order. That order is the same whether one worker runs all segments of a row or many workers run one each.
-//! Memory that a token may not see is never part of its sums, not even times zero: stale blocks may hold anything.
+//! Memory that a token may not see is never part of its sums, not even times zero: stale blocks may hold anything. One
+//! exception: the matrix unit multiplies with zero what a later row of the same sequence and step may see, so a value there
+//! that is no finite number spoils the earlier row too.
 //!
 //! Rows of one sequence, and the query heads that share a key head, are worked on together, so that keys and values are
 //! loaded once for many of them.

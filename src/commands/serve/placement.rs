@@ -15,6 +15,7 @@ use super::fit::{Fitted, Types};
 use crate::commands::executor;
 use crate::config::Config;
 use crate::config::device::{EXECUTOR_TIMEOUT_DEFAULT, Isolation, Target};
+use crate::config::speculation::speculation_text;
 
 /// Where the program that is running can be started again, even when its file has been replaced.
 const RUNNING_PROGRAM: &str = "/proc/self/exe";
@@ -39,7 +40,7 @@ pub(super) fn placement(
         Isolation::Thread => Ok(Placement::Thread(factory::loaded_factory(config, fitted, team)?)),
         Isolation::Process => Ok(Placement::Process(ChildSpec {
             program: program()?,
-            arguments: child_arguments(arguments, &told(fitted)),
+            arguments: child_arguments(arguments, &told(config, fitted)),
             environment: Vec::new(),
             silent_after: config.device.executor_timeout.unwrap_or(EXECUTOR_TIMEOUT_DEFAULT),
         })),
@@ -70,8 +71,8 @@ fn program() -> Result<PathBuf> {
     std::env::current_exe().context("the path of this program is not known, so no child can be started")
 }
 
-/// What a child has to be told: it must not measure again.
-fn told(fitted: &Fitted) -> Vec<String> {
+/// What a child has to be told: it must not measure again, and a configuration file may have changed since.
+fn told(config: &Config, fitted: &Fitted) -> Vec<String> {
     let plan = &fitted.plan;
     let device = match fitted.types {
         Types::Cpu(_) => "--device=cpu",
@@ -83,7 +84,11 @@ fn told(fitted: &Fitted) -> Vec<String> {
         format!("--block-size={}", plan.block_size),
         format!("--num-gpu-blocks-override={}", plan.blocks.0),
         format!("--max-num-batched-tokens={}", plan.step_budget),
+        format!("--max-num-seqs={}", config.scheduling.max_num_seqs),
     ];
+    if let Some(speculation) = &config.scheduling.speculative_config {
+        told.push(format!("--speculative-config={}", speculation_text(speculation)));
+    }
     if let Types::Ascend(compute) = fitted.types {
         told.push(format!("--dtype={}", compute.as_str()));
     }

@@ -1,7 +1,7 @@
 //! The keys of `--additional-config` that vllm-ascend has or had. The reference page prints them.
 
 use super::super::keys::Effect::{
-    Always, Buckets, ChunkLimit, KvCacheType, Never, Optimiser, Part, RopeFusion, Torchair,
+    Buckets, ChunkLimit, KvCacheType, Never, Optimiser, Part, RopeFusion, Torchair,
 };
 use super::super::keys::ModelPart::{Experts, LatentAttention, SparseAttention};
 use super::super::keys::Takes::{Anything, Count, CountOrZero, Number, Sizes, Switch, Text, Words};
@@ -133,7 +133,8 @@ pub const KEYS: &[Key] = &[
     key("rl_config.enabled", Switch, Never, NO_TRAINING),
     key("rl_config.sleep_mode_extra_cleanup", Switch, Never, NO_TRAINING),
     key("rl_config.enable_training_consistency", Switch, Never, NO_TRAINING),
-    key("rl_config.enable_batch_invariant", Switch, Always, "a row's result never depends on its neighbours"),
+    key("rl_config.enable_batch_invariant", Switch, Never,
+        "on the CPU a row's result never depends on its neighbours; on an NPU that is up to CANN's operators"),
     // Removed from vllm-ascend, still in files.
     key("torchair_graph_config.enabled", Switch, Torchair,
         "true is enable_npugraph_ex true: torchair is gone"),

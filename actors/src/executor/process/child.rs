@@ -78,7 +78,9 @@ fn socket_of(input: BorrowedFd<'_>) -> io::Result<UnixStream> {
 pub fn serve(socket: UnixStream, factory: DeviceFactory) -> Result<(), ChildError> {
     let writing = socket.try_clone().map_err(CodecError::from)?;
     let mut frames = Frames::new(socket);
-    let ToChild::Open(setup) = next(&mut frames)? else { return Err(ChildError::NotOpened) };
+    let ToChild::Open { setup, is_crowded } = next(&mut frames)? else {
+        return Err(ChildError::NotOpened);
+    };
     let life = Arc::new(Life::default());
     let outlet = Arc::new(Socket(Mutex::new((writing, Vec::new()))));
     let beating = {
@@ -87,7 +89,10 @@ pub fn serve(socket: UnixStream, factory: DeviceFactory) -> Result<(), ChildErro
     };
     beating.map_err(ChildError::Thread)?;
     let job = Job { setup: *setup, factory, life: Arc::clone(&life), drills: DrillSwitch::default(), outlet };
-    let seated = Seats::default().sit(job.setup.ordinal);
+    // Who sits there is known to the parent only; here it is somebody.
+    let seats = Seats::default();
+    let _beside = is_crowded.then(|| seats.sit(job.setup.ordinal));
+    let seated = seats.sit(job.setup.ordinal);
     let thread = DeviceThread::start(job, seated).map_err(|error| ChildError::Device(error.to_string()))?;
     let ended = loop {
         match next(&mut frames) {
@@ -97,7 +102,7 @@ pub fn serve(socket: UnixStream, factory: DeviceFactory) -> Result<(), ChildErro
                 }
             }
             Ok(ToChild::Bye) => break Ok(()),
-            Ok(ToChild::Open(_)) => break Err(ChildError::OpenedTwice),
+            Ok(ToChild::Open { .. }) => break Err(ChildError::OpenedTwice),
             Err(error) => break Err(error),
         }
     };

@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Version of the frames.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 /// Bytes of a payload at most: a step whose prompts fill a large context, or the log-probabilities of a whole
 /// vocabulary for the positions that one step may compute.
-pub(super) const PAYLOAD_MAX: u32 = 256 << 20;
+pub(super) const PAYLOAD_MAX: u32 = 1 << 30;
 
 const HEADER: usize = 5;
 /// Bytes asked for at once.

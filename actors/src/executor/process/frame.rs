@@ -9,7 +9,12 @@ use crate::supervisor::Doing;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToChild {
     /// Open the device. The first frame, once.
-    Open(Box<Setup>),
+    Open {
+        /// What to open.
+        setup: Box<Setup>,
+        /// Whether an earlier child still sits there.
+        is_crowded: bool,
+    },
     /// Do something.
     Order(Order),
     /// Finish what was ordered, and end.

@@ -20,7 +20,7 @@ use super::codec::{self, CodecError, Frames};
 use super::frame::{FromChild, ToChild};
 use crate::executor::relay::Relay;
 use crate::executor::report::{DeviceEvent, LifeEnd, Order, Setup};
-use crate::executor::seat::Seats;
+use crate::executor::seat::{Seated, Seats};
 use crate::executor::thread::{self, Outlet as _, QUEUE_MAX, ThreadError};
 
 /// A child that says nothing for this long is stopped or hangs: it beats ten times a second.
@@ -118,12 +118,16 @@ fn keep(
     };
     let pid = child.id();
     tracing::info!(parent: None, pid, "executor process started");
-    let talk = converse(spec, setup, relay, orders, &socket);
+    let opening = ToChild::Open { setup: Box::new(setup), is_crowded: seated.is_crowded() };
+    let talk = converse(spec, opening, relay, orders, &socket);
     // The writing thread ends with the socket.
     let _ = socket.shutdown(Shutdown::Both);
     let status = end(&mut child, matches!(talk, Talk::Closed | Talk::Over));
     let ended = status.map_or_else(|| "is still not gone".to_owned(), described);
     tracing::info!(parent: None, pid, ended, "executor process ended");
+    if status.is_none() {
+        leave_to_the_system(child, seated);
+    }
     match talk {
         Talk::Over => None,
         Talk::Said(end) => Some(end),
@@ -160,7 +164,7 @@ fn spawn(spec: &ChildSpec) -> io::Result<(Child, UnixStream)> {
 /// Passes orders and events until one side ends it.
 fn converse(
     spec: &ChildSpec,
-    setup: Setup,
+    opening: ToChild,
     relay: &Relay,
     orders: flume::Receiver<Order>,
     socket: &UnixStream,
@@ -168,7 +172,7 @@ fn converse(
     let said_bye = Arc::new(AtomicBool::new(false));
     let writing = socket.try_clone().map_err(CodecError::from).and_then(|writing| {
         let said_bye = Arc::clone(&said_bye);
-        let write = move || write_all(setup, &orders, writing, &said_bye);
+        let write = move || write_all(opening, &orders, writing, &said_bye);
         Ok(std::thread::Builder::new().name("child-orders".to_owned()).spawn(write)?)
     });
     let reading = writing.and_then(|_| Ok(socket.try_clone()?));
@@ -214,9 +218,14 @@ fn converse(
 
 /// Writes all orders, and goodbye after the last one. A child that does not read keeps only this thread
 /// waiting.
-fn write_all(setup: Setup, orders: &flume::Receiver<Order>, mut socket: UnixStream, said_bye: &AtomicBool) {
+fn write_all(
+    opening: ToChild,
+    orders: &flume::Receiver<Order>,
+    mut socket: UnixStream,
+    said_bye: &AtomicBool,
+) {
     let mut buffer = Vec::new();
-    let mut frame = ToChild::Open(Box::new(setup));
+    let mut frame = opening;
     loop {
         if let Err(error) = codec::write(&frame, &mut socket, &mut buffer) {
             if !matches!(error, CodecError::Socket(_)) {
@@ -242,6 +251,16 @@ fn end(child: &mut Child, is_ending: bool) -> Option<ExitStatus> {
     // One that is gone already is as good as killed.
     let _ = child.kill();
     reap(child, REAP_WAIT_MAX)
+}
+
+/// Keeps the seat of a child that does not go, for as long as it has the device's memory.
+fn leave_to_the_system(mut child: Child, seated: Seated) {
+    let wait = move || {
+        let _ = child.wait();
+        drop(seated);
+    };
+    // Without a thread for it the seat is given up: the next child must not wait for ever.
+    let _ = std::thread::Builder::new().name("child-reaper".to_owned()).spawn(wait);
 }
 
 fn reap(child: &mut Child, wait_max: Duration) -> Option<ExitStatus> {

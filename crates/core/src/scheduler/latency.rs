@@ -19,7 +19,7 @@ const AUTO_MICROS_MIN: f64 = 50_000.0;
 /// How many times as much as the steps before it a step may read: what lies beyond was not measured lately, and each
 /// step teaches.
 const GROWTH: u32 = 2;
-/// A first step may read so many times the least.
+/// The first steps may read so many times the least.
 const FIRST: u32 = 4;
 
 /// A bound on the time between two tokens of a stream while a prompt is read beside it.
@@ -45,9 +45,10 @@ impl TokenLatency {
     /// `most`.
     pub(super) fn budget(self, costs: &CostModel, streams: Work, context: u32, most: u32) -> u32 {
         let least = self.least.0.max(1).min(most);
-        let known = costs.largest_read().saturating_mul(GROWTH).max(least.saturating_mul(FIRST));
-        let most = most.min(known).max(least);
-        let Some(figures) = costs.figures() else { return most };
+        let first = least.saturating_mul(FIRST);
+        // What steps without streams have read says nothing about time as long as no cost is known.
+        let Some(figures) = costs.figures() else { return most.min(first).max(least) };
+        let most = most.min(costs.largest_read().saturating_mul(GROWTH).max(first)).max(least);
         let bound = match self.bound {
             LatencyBound::Auto => AUTO_MICROS_MIN.max(AUTO_STEPS * figures.cost(streams)),
             LatencyBound::At(time) => time.0 as f64 * 1e3,

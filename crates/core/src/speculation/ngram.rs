@@ -3,7 +3,7 @@
 //!
 //! All places where the shortest n-gram of interest stood are linked into chains by a hash of its tokens, as a
 //! deflate compressor links its window. Taking in a token costs the length of that n-gram (and the table's
-//! growth, constant on average); a proposal looks at [`CANDIDATES_MAX`] places at most. Memory: 12 to 16 bytes
+//! growth, constant on average); a proposal looks at [`CANDIDATES_MAX`] places at most. Memory: 12 to 24 bytes
 //! a token.
 
 use serde::{Deserialize, Serialize};
@@ -57,9 +57,9 @@ impl Ngram {
     /// Takes in the tokens that follow those it has seen.
     pub fn extend(&mut self, tokens: impl IntoIterator<Item = TokenId>) {
         self.tokens.extend(tokens);
-        if self.tokens.len() > self.heads.len() {
-            // At least twice as large, so that a token is linked twice on average.
-            self.heads = vec![0; self.tokens.len().next_power_of_two() * 2];
+        let buckets = buckets_for(self.tokens.len());
+        if buckets > self.heads.len() {
+            self.heads = vec![0; buckets];
             self.previous.clear();
         }
         while self.previous.len() < self.tokens.len() {
@@ -112,6 +112,16 @@ impl Ngram {
         let hash = tokens.iter().fold(MIXER, fold);
         Some(hash as usize & (self.heads.len() - 1))
     }
+}
+
+/// Buckets of the table of so many tokens, however they came: a proposal depends on them only. Each growth is fourfold, so
+/// that a token is linked less than twice on average.
+fn buckets_for(tokens: usize) -> usize {
+    let mut buckets = BUCKETS_MIN;
+    while buckets < tokens {
+        buckets *= 4;
+    }
+    buckets
 }
 
 #[cfg(test)]

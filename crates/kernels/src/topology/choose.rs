@@ -81,7 +81,7 @@ impl Machine {
             }
             Binding::Auto if !self.restricted => (false, "not bound: other programs may use them too"),
             Binding::Auto if threads < cores => (false, "not bound: there are more cores than threads"),
-            Binding::Auto => (true, "each bound to one: the process was given them"),
+            Binding::Auto => (true, "each bound to one: the process may use no others"),
         };
         let pinning = if each {
             processors = one_by_one(&pool);

@@ -91,7 +91,7 @@ fn processors_of_ones_own_are_bound_to() {
     let choice = auto(&own, None);
     assert_eq!((choice.threads, &choice.pinning), (2, &Pinning::Each([2, 3].into())));
     assert!(
-        choice.to_string().ends_with("; on processors 2-3, each bound to one: the process was given them"),
+        choice.to_string().ends_with("; on processors 2-3, each bound to one: the process may use no others"),
         "{choice}"
     );
     // All hardware threads, when as many are asked for.

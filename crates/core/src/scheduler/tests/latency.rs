@@ -111,6 +111,14 @@ fn by_itself_the_bound_is_four_steps_and_no_less_than_fifty_milliseconds() {
     assert!((299..=301).contains(&read), "three of four parts are 300 tokens, not {read}");
 }
 
+#[test]
+fn a_bound_holds_from_the_first_step_beside_a_stream_on() {
+    let (mut costs, latency) = (CostModel::default(), at(100, 16));
+    // A prompt that was read while nobody waited: five seconds for 500 tokens.
+    costs.observe(Work::default().with(0, 500), 500, 5_000_000);
+    assert_eq!(latency.budget(&costs, streams(1, 500), 0, 512), 64, "no cost is known yet");
+}
+
 /// One step of a device that takes 990 us and 100 us for each row.
 fn step(harness: &mut Harness, plan: &StepPlan) {
     let mut result = answer(plan, |_| 9);
