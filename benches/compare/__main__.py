@@ -121,12 +121,11 @@ def main():
     for key in options.models:
         model = MODELS[key]
         log(f"{model.title}: ", end="")
+        chosen = model.workloads if wanted is None else wanted
         options.workloads = [
-            letter
-            for letter in wanted or model.workloads
-            if not (WORKLOADS[letter].is_long and model.context < LONG_CONTEXT)
+            letter for letter in chosen if not (WORKLOADS[letter].is_long and model.context < LONG_CONTEXT)
         ]
-        if len(options.workloads) < len(wanted or model.workloads):
+        if len(options.workloads) < len(chosen):
             leave_out(f"{model.title}: made for {model.context} tokens, so none of it behind {LONG_CONTEXT}")
         try:
             facts = model.facts()

@@ -52,7 +52,8 @@ impl Streams {
         self.open.insert(admission.sequence, stream);
     }
 
-    /// Passes an event on; all events of a step come at the same instant. Returns the sequence when nobody listens to it any more.
+    /// Passes an event on; all events of a step come at the same instant. Returns the sequence when nobody listens
+    /// to it any more.
     pub(super) fn deliver(&mut self, event: SchedulerEvent, now: Millis, at: Instant) -> Option<SequenceId> {
         match event {
             SchedulerEvent::Token { sequence, token, logprobs, cached, .. } => {

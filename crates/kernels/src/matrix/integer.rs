@@ -62,7 +62,7 @@ impl<B: IntegerBlock> QuantizedProduct<'_, B> {
         for pass in 0..passes {
             let mut results = [[0.0; TILE]; R];
             for part in 0..V::PARTS {
-                let sums = sums::<V, B, R>(v, part, blocks, Steps::new(input, pass, passes), pass, passes);
+                let sums = sums::<V, B, R>(v, part, blocks, input, pass, passes);
                 for (result, sum) in results.iter_mut().zip(sums) {
                     v.store(sum, result, part);
                 }
@@ -80,11 +80,12 @@ fn sums<V: Vectors, B: IntegerBlock, const R: usize>(
     v: V,
     part: usize,
     blocks: &[B],
-    mut input: Steps<'_, [QuantizedGroup; R]>,
+    input: &[[QuantizedGroup; R]],
     pass: usize,
     passes: usize,
 ) -> [V::F32; R] {
     let mut sums = [v.zero(); R];
+    let mut input = Steps::new(input, pass, passes);
     // Always `B::GROUPS`, but calculated, so that the compiler does not write the loop out for every group.
     let groups = input.len() / blocks.len();
     // Each pass asks for its share of the next tile, so that loading goes on while it computes.
