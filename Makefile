@@ -11,7 +11,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help serve serve-sim test lint bench bench-compare
+.PHONY: help serve serve-sim test lint sanitize bench bench-compare
 
 help: ## list the targets
 	@echo "Targets:"
@@ -44,11 +44,14 @@ lint: ## check formatting, clippy and the house rules
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --quiet --test tidy
 
+sanitize: ## the kernels' tests under the address sanitizer
+	scripts/sanitize.sh
+
 bench: $(VENV)/.bench ## measure speed and memory beside other servers (see benches/README.md)
 	cargo build --release --bin updraft
 	$(PYTHON) benches/compare --quick $(ARGS)
 
-bench-compare: $(VENV)/.bench ## every model and workload beside every peer that can be had: hours (ROUNDS=5)
+bench-compare: $(VENV)/.bench ## every model and workload beside its fastest peers: an hour (ROUNDS=5, PEERS=all)
 	cargo build --release --bin updraft
 	$(PYTHON) benches/compare --rounds $(ROUNDS) $(ARGS)
 

@@ -34,14 +34,14 @@ fn floats(value: &Value) -> Vec<f32> {
     value.as_array().expect("a list").iter().map(|x| x.as_f64().expect("a number") as f32).collect()
 }
 
-/// The logits at every position of the seven-token prompt.
-fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
+/// Logits at every position of the seven-token prompt, ours and the reference's: `[position][token]`.
+fn every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32], kv: KvType) -> [Vec<Vec<f32>>; 2] {
     let options = CpuOptions {
         threads: 2,
         pinning: Pinning::Anywhere,
         blocks: Blocks(1),
         block_size: common::BLOCK_SIZE,
-        kv: KvType::F32,
+        kv,
         max_rows: 16,
         max_logit_rows: 16,
     };
@@ -73,10 +73,14 @@ fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
         .collect();
     let vocab = device.properties().vocab;
     assert_eq!(reference.len(), prompt.len() * vocab, "{name}: the reference has this many logits");
-    for row in 0..prompt.len() {
-        for (token, (ours, theirs)) in
-            device.logits(row).iter().zip(&reference[row * vocab..(row + 1) * vocab]).enumerate()
-        {
+    let ours = (0..prompt.len()).map(|row| device.logits(row).to_vec()).collect();
+    [ours, reference.chunks_exact(vocab).map(<[f32]>::to_vec).collect()]
+}
+
+fn check_every_position(name: &str, model: &Arc<CpuModel>, prompt: &[u32]) {
+    let [ours, theirs] = every_position(name, model, prompt, KvType::F32);
+    for (row, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        for (token, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
             let off = (ours - theirs).abs();
             assert!(off < TOLERANCE, "{name}: position {row}, token {token}: {ours} and not {theirs}");
         }
@@ -172,6 +176,28 @@ dense! {
     qwen2_bias: "qwen2-bias";
     qwen3_bfloat16: "qwen3-bf16";
     gemma3_text: "gemma3-text";
+}
+
+/// Keys and values of 8 bits may cost less than computing the whole model in bf16 does.
+#[test]
+fn a_cache_of_integers_stays_near_the_reference() {
+    for name in COVERED {
+        let model = load(name, Precision::Float32);
+        let expected = expected(name);
+        let cases = cases(&expected);
+        let seven = cases.iter().find(|case| case.name == "len7").expect("there is such a case");
+        let [ours, theirs] = every_position(name, &model, &seven.prompt, KvType::Int8);
+        let squares: Vec<f64> = ours
+            .iter()
+            .flatten()
+            .zip(theirs.iter().flatten())
+            .map(|(ours, theirs)| f64::from(ours - theirs).powi(2))
+            .collect();
+        let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+        let bf16 = expected["numerics"]["whole_model_in_bf16_vs_f32"]["rms"].as_f64().expect("a number");
+        println!("{name}: {rms} {bf16}");
+        assert!(rms < bf16, "{name}: {rms} off, bf16 is {bf16}");
+    }
 }
 
 #[test]

@@ -136,6 +136,11 @@ async fn bfloat16_with_grouped_heads() {
     matrix(&load("qwen3-bf16", Precision::Auto), KvType::Bf16).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn integers_in_the_cache_and_a_sliding_window() {
+    matrix(&load("mistral-swa", Precision::Auto), KvType::Int8).await;
+}
+
 /// The same requests; every second pair of them is answered in a few tokens only, so that drafts are often right,
 /// and some want log-probabilities.
 fn requests_that_repeat(vocab: u32) -> Vec<Submission> {

@@ -1,6 +1,7 @@
 """Measures Updraft beside other servers on this machine, and beside what the machine allows.
 
-  python benches/compare                                       everything: hours
+  python benches/compare                                       every model beside the fastest peers: an hour
+  python benches/compare --peers all                           beside every peer: hours
   python benches/compare --quick                               SmolLM2 beside llama.cpp, and memory: minutes
   python benches/compare --models smollm2 --workloads ab --peers openvino --rounds 3
   python benches/compare --peers none --rounds 1 --workloads a Updraft alone
@@ -68,7 +69,11 @@ def arguments():
         type=letters,
         help=f"letters out of {', '.join(WORKLOADS)}; by default those that each model stands for",
     )
-    parser.add_argument("--peers", type=names(PEERS), help=f"list out of {', '.join(PEERS)}, all or none")
+    parser.add_argument(
+        "--peers",
+        type=names(PEERS),
+        help=f"list out of {', '.join(PEERS)}, all or none; by default the fastest ones known for each model",
+    )
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument(
         "--starts", type=int, default=3, help="how often the time to the first token is taken"
@@ -88,8 +93,8 @@ def arguments():
         parsed.models = ["smollm2"] if quick else list(MODELS)
     if parsed.workloads is None and quick:
         parsed.workloads = ["a", "b"]
-    if parsed.peers is None:
-        parsed.peers = names(PEERS)(os.environ.get("PEERS", "llama.cpp" if quick else "all"))
+    if parsed.peers is None and (asked := os.environ.get("PEERS", "llama.cpp" if quick else "")):
+        parsed.peers = names(PEERS)(asked)
     if not parsed.binary.exists():
         parser.error(f"{parsed.binary} does not exist; build it: cargo build --release --bin updraft")
     return parsed
@@ -103,7 +108,11 @@ def main():
         log(text)
         left_out.append(text)
 
-    peers = [PEERS[name] for name in options.peers if install(PEERS[name], leave_out)]
+    def wanted_peers(model):
+        return model.peers if options.peers is None else options.peers
+
+    names_wanted = dict.fromkeys(name for key in options.models for name in wanted_peers(MODELS[key]))
+    installed = {name: PEERS[name] for name in names_wanted if install(PEERS[name], leave_out)}
     machine = limits.measure(options.binary, options.threads)
     report = {
         "date": datetime.date.today().isoformat(),
@@ -129,6 +138,7 @@ def main():
             leave_out(f"{model.title}: made for {model.context} tokens, so none of it behind {LONG_CONTEXT}")
         try:
             facts = model.facts()
+            peers = [installed[name] for name in wanted_peers(model) if name in installed]
             comparison = Comparison(options, model, peers, log)
             result = comparison.measure()
         except ModelFailed as error:

@@ -38,6 +38,8 @@ class Model:
     arithmetic: str
     # What is measured with it unless told otherwise; a long context only where one model stands for all.
     workloads: str
+    # Whom it is measured beside unless told otherwise: the fastest ones known for weights of its kind.
+    peers: tuple
 
     def gguf(self):
         if self.key in ("smollm2", "gemma3"):
@@ -71,10 +73,24 @@ class Model:
 MODELS = {
     model.key: model
     for model in (
-        Model("smollm2", "SmolLM2-135M Q4_1", 8192, "int8", "abcd"),
-        Model("gemma3", "Gemma 3 270M Q4_K_M", 32768, "int8", "ab"),
-        Model("qwen3-int8", "Qwen3-0.6B geometry, Q8_0, random weights", 40960, "int8", "abe"),
-        Model("qwen3-bf16", "Qwen3-0.6B geometry, bf16, random weights", 40960, "bf16", "ab"),
+        Model("smollm2", "SmolLM2-135M Q4_1", 8192, "int8", "abcd", ("openvino", "llama.cpp")),
+        Model("gemma3", "Gemma 3 270M Q4_K_M", 32768, "int8", "ab", ("llama.cpp",)),
+        Model(
+            "qwen3-int8",
+            "Qwen3-0.6B geometry, Q8_0, random weights",
+            40960,
+            "int8",
+            "abe",
+            ("openvino", "llama.cpp"),
+        ),
+        Model(
+            "qwen3-bf16",
+            "Qwen3-0.6B geometry, bf16, random weights",
+            40960,
+            "bf16",
+            "ab",
+            ("llama.cpp", "vllm"),
+        ),
     )
 }
 

@@ -23,8 +23,8 @@ pub struct MemoryOptions {
     #[arg(long, value_name = "TOKENS", value_parser = values::block_size)]
     pub block_size: Option<u32>,
 
-    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits. On an NPU it is the type
-    /// that is computed in.
+    /// Type of the KV cache. `auto`: float32 with `--dtype float32`, else 16 bits. `int8` holds nearly twice as
+    /// many tokens and reads long contexts faster. On an NPU it is the type that is computed in.
     #[arg(long, value_name = "TYPE", value_enum, default_value = "auto")]
     pub kv_cache_dtype: KvCacheType,
 
@@ -52,6 +52,8 @@ pub enum KvCacheType {
     /// 16-bit floats.
     #[value(alias = "half")]
     Float16,
+    /// 8-bit integers with a scale for each token and head: half the memory, slightly less exact.
+    Int8,
 }
 
 impl KvCacheType {
@@ -71,6 +73,7 @@ impl std::fmt::Display for KvCacheType {
             Self::Float32 => "float32",
             Self::Bfloat16 => "bfloat16",
             Self::Float16 => "float16",
+            Self::Int8 => "int8",
         })
     }
 }

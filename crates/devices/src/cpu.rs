@@ -23,3 +23,4 @@ mod tests;
 pub use device::{CpuDevice, CpuOptions};
 pub(crate) use load::find;
 pub use load::{CpuModel, LoadError, LoadOptions, Loaded};
+pub use memory::kv_bytes_per_token;

@@ -17,7 +17,7 @@ use updraft_kernels::team::{Pinning, SharedRows, Team};
 
 /// Query heads, key heads and values of a head, as in small models of three families.
 const HEADS: [[usize; 3]; 3] = [[9, 3, 64], [4, 1, 256], [16, 8, 128]];
-const KINDS: [KvType; 3] = [KvType::F32, KvType::Bf16, KvType::F16];
+const KINDS: [KvType; 4] = KvType::ALL;
 /// Tokens in the cache while one decodes: a short conversation and a long one.
 const CONTEXTS: [usize; 2] = [1024, 16_384];
 /// Tokens of a prompt, of which the second half is computed.
@@ -55,7 +55,7 @@ fn cases(contexts: &[usize]) -> Vec<Case> {
 #[divan::bench(args = cases(&CONTEXTS), max_time = 2)]
 fn decode(bencher: Bencher<'_, '_>, case: Case) {
     let [_, kv_heads, head_dim] = case.heads;
-    let bytes = 2 * case.context * kv_heads * head_dim * case.kind.bytes();
+    let bytes = 2 * case.context * kv_heads * case.kind.head_bytes(head_dim);
     run(bencher.counter(BytesCount::new(bytes)), case, 1);
 }
 

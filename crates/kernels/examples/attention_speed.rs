@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for [heads, kv_heads, head_dim] in SHAPES {
         let shape = Shape { heads, kv_heads, head_dim, scale: 0.1, window: None };
-        for kind in [KvType::F32, KvType::Bf16, KvType::F16] {
+        for kind in KvType::ALL {
             print!("{heads:2}/{kv_heads} heads of {head_dim:3} {:8}", kind.name());
             for threads in &threads {
                 for rows in [1, CONTEXT / 2] {

@@ -26,6 +26,7 @@ mod tests;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tile_unit;
+mod widened;
 
 pub use plan::{Plan, Span};
 
@@ -34,9 +35,10 @@ use crate::lanes::{Kernel, LANES, Lanes, Simd};
 use crate::memory::AlignedVec;
 use crate::team::{SharedRows, Worker};
 
-use cells::{DotBf16, WideBf16, WideF16, WideF32};
+use cells::{DotBf16, WideBf16, WideF16, WideF32, WideInt8};
 use item::Products;
 use tile::InLanes;
+use widened::{F16Words, Int8Words, Widened};
 
 /// Positions of an independent partial result.
 pub const SEGMENT: usize = 256;
@@ -161,23 +163,32 @@ impl Scratch {
 }
 
 impl Attention<'_> {
-    /// Computes an item with the products that suit the machine and the cache: the same for all items of a layer.
+    /// Computes an item with the products that suit the machine and the cache. All ways that an item of a layer may
+    /// take give the same results.
     fn item(&self, simd: Simd, item: &plan::Item, scratch: &mut Scratch) {
+        let is_copied = item.tile.rows as usize * self.shape.group() >= widened::VECTORS_MIN;
         match self.cache.kind() {
             #[cfg(target_arch = "x86_64")]
-            KvType::Bf16 if let Some(unit) = simd.tile_unit() => {
-                if !tile_unit::suits(self.cache) {
-                    return simd.run(RunItem { products: InLanes(WideBf16), attention: self, item, scratch });
-                }
+            KvType::Bf16
+                if let Some(unit) = simd.tile_unit()
+                    && tile_unit::suits(self.cache) =>
+            {
                 unit.with_registers(|registers| {
-                    let products = tile_unit::InTiles(registers);
-                    simd.run(RunItem { products, attention: self, item, scratch });
+                    self.item_by(simd, tile_unit::InTiles(registers), item, scratch);
                 });
             }
-            KvType::F32 => simd.run(RunItem { products: InLanes(WideF32), attention: self, item, scratch }),
-            KvType::F16 => simd.run(RunItem { products: InLanes(WideF16), attention: self, item, scratch }),
-            KvType::Bf16 => simd.run(RunBf16 { attention: self, item, scratch }),
+            KvType::Bf16 if simd.multiplies_bf16() => self.item_by(simd, InLanes(DotBf16), item, scratch),
+            KvType::Bf16 => self.item_by(simd, InLanes(WideBf16), item, scratch),
+            KvType::F16 if is_copied => self.item_by(simd, Widened(F16Words), item, scratch),
+            KvType::F16 => self.item_by(simd, InLanes(WideF16), item, scratch),
+            KvType::F32 => self.item_by(simd, InLanes(WideF32), item, scratch),
+            KvType::Int8 if is_copied => self.item_by(simd, Widened(Int8Words), item, scratch),
+            KvType::Int8 => self.item_by(simd, InLanes(WideInt8), item, scratch),
         }
+    }
+
+    fn item_by<P: Products>(&self, simd: Simd, products: P, item: &plan::Item, scratch: &mut Scratch) {
+        simd.run(RunItem { products, attention: self, item, scratch });
     }
 }
 
@@ -194,26 +205,6 @@ impl<P: Products> Kernel for RunItem<'_, '_, P> {
     #[inline(always)]
     fn run<L: Lanes>(self, l: L) {
         item::run(l, self.products, self.attention, self.item, self.scratch);
-    }
-}
-
-/// An item on a cache of bf16, whose products depend on what the lanes can do.
-struct RunBf16<'a, 'b> {
-    attention: &'a Attention<'b>,
-    item: &'a plan::Item,
-    scratch: &'a mut Scratch,
-}
-
-impl Kernel for RunBf16<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        if L::DOT_BF16 {
-            item::run(l, InLanes(DotBf16), self.attention, self.item, self.scratch);
-        } else {
-            item::run(l, InLanes(WideBf16), self.attention, self.item, self.scratch);
-        }
     }
 }
 

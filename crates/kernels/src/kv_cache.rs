@@ -6,24 +6,26 @@
 //!
 //! ```text
 //! sub-block  = [block][kv head][position / 16]        block size is a multiple of 16
-//! keys       = [dim / n][16 positions] words           a word holds n values: one f32, or two 16-bit values,
+//! keys       = [dim / n][16 positions] words           a word holds n values: one f32, two of 16 or four of 8 bits,
 //! values     = [position / n][padded dim] words        neighbours in dim (keys) or position (values)
 //! ```
 //!
-//! The head is padded with zeros to a multiple of sixteen. Always holds: padding stays zero; memory that was never
+//! With 8 bits, each key and each value of a token and head has a scale of its own: sixteen of them, one a position,
+//! end the sub-block. What a token is stored as depends on that token alone. The head is padded with zeros to a multiple of sixteen. Always holds: padding stays zero; memory that was never
 //! written costs nothing. Refuses to know which sequence owns a block.
 
 #[cfg(test)]
 mod tests;
+mod words;
 
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use half::f16;
 use thiserror::Error;
 
 use crate::lanes::LANES;
-use crate::memory::AlignedVec;
+
+use words::{Words, has_room_for};
 
 /// Positions in a sub-block; block sizes are multiples of it.
 pub const SUB_BLOCK: usize = LANES;
@@ -37,16 +39,19 @@ pub enum KvType {
     Bf16,
     /// IEEE half precision.
     F16,
+    /// Integers of 8 bits, the largest of a token and head being 127, and their scale in single precision.
+    Int8,
 }
 
 impl KvType {
-    /// Bytes of one value.
+    /// Every way.
+    pub const ALL: [Self; 4] = [Self::F32, Self::Bf16, Self::F16, Self::Int8];
+
+    /// Bytes of the `head_dim` values of one token and head, with their padding and their scale.
     #[must_use]
-    pub const fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::Bf16 | Self::F16 => 2,
-        }
+    pub const fn head_bytes(self, head_dim: usize) -> usize {
+        let padded = head_dim.next_multiple_of(LANES);
+        padded * 4 / self.per_word() + if self.is_scaled() { size_of::<f32>() } else { 0 }
     }
 
     /// The usual name.
@@ -56,12 +61,27 @@ impl KvType {
             Self::F32 => "float32",
             Self::Bf16 => "bfloat16",
             Self::F16 => "float16",
+            Self::Int8 => "int8",
         }
     }
 
     /// Values in a 32-bit word.
     const fn per_word(self) -> usize {
-        4 / self.bytes()
+        match self {
+            Self::F32 => 1,
+            Self::Bf16 | Self::F16 => 2,
+            Self::Int8 => 4,
+        }
+    }
+
+    /// Whether scales belong to the values.
+    pub(crate) const fn is_scaled(self) -> bool {
+        matches!(self, Self::Int8)
+    }
+
+    /// Words of the keys, or of the values, of a sub-block: for a vector of positions a whole number of vectors.
+    const fn sub_block_words(self, padded: usize) -> usize {
+        padded * (SUB_BLOCK / self.per_word()) + if self.is_scaled() { LANES } else { 0 }
     }
 }
 
@@ -131,7 +151,8 @@ impl KvCache {
         let too_large = KvCacheError::TooLarge { blocks };
         let words = head_dim
             .checked_next_multiple_of(LANES)
-            .and_then(|padded| padded.checked_mul(block_size / kind.per_word()))
+            .filter(|padded| *padded <= usize::MAX / SUB_BLOCK - LANES)
+            .and_then(|padded| kind.sub_block_words(padded).checked_mul(block_size / SUB_BLOCK))
             .and_then(|words| words.checked_mul(kv_heads))
             .and_then(|words| words.checked_mul(blocks))
             .filter(|words| has_room_for(*words))
@@ -142,7 +163,7 @@ impl KvCache {
     /// Bytes that one token takes in a layer of this shape, keys and values.
     #[must_use]
     pub fn bytes_per_token(kind: KvType, kv_heads: usize, head_dim: usize) -> usize {
-        2 * kv_heads * head_dim.next_multiple_of(LANES) * kind.bytes()
+        2 * kv_heads * kind.head_bytes(head_dim)
     }
 
     /// How values are stored.
@@ -180,16 +201,17 @@ impl KvCache {
                 KvType::F32 => self.write_words(first, lane, key, value),
                 KvType::Bf16 => self.write_halves(first, lane, key, value, bf16_bits),
                 KvType::F16 => self.write_halves(first, lane, key, value, |x| f16::from_f32(x).to_bits()),
+                KvType::Int8 => self.write_bytes(first, lane, key, value),
             }
         }
     }
 
-    /// Keys of a sub-block: for each word of the head, one word of each position.
+    /// Keys of a sub-block: for each word of the head, one word of each position; then scales, if there are any.
     pub(crate) fn sub_block_keys(&self, block: usize, head: usize, sub: usize) -> &[[u32; LANES]] {
         self.keys.vectors(self.first_word(block, head, sub), self.sub_block_words())
     }
 
-    /// Values of a sub-block: for each word of positions, one word of each value of the padded head.
+    /// Values of a sub-block: for each word of positions, one word of each value of the padded head; then scales.
     pub(crate) fn sub_block_values(&self, block: usize, head: usize, sub: usize) -> &[[u32; LANES]] {
         self.values.vectors(self.first_word(block, head, sub), self.sub_block_words())
     }
@@ -206,7 +228,7 @@ impl KvCache {
     }
 
     fn sub_block_words(&self) -> usize {
-        self.padded_dim() * (SUB_BLOCK / self.kind.per_word())
+        self.kind.sub_block_words(self.padded_dim())
     }
 
     fn first_word(&self, block: usize, head: usize, sub: usize) -> usize {
@@ -247,6 +269,56 @@ impl KvCache {
             halves[half].store(round(*x), Ordering::Relaxed);
         }
     }
+
+    fn write_bytes(&self, first: usize, lane: usize, key: &[f32], value: &[f32]) {
+        let words = self.sub_block_words();
+        let (key_scale, value_scale) = (Scale::of(key), Scale::of(value));
+        let place = self.keys.words(first, words);
+        for (column, values) in place.chunks_exact(LANES).zip(key.chunks(4)) {
+            let mut bytes = [0; 4];
+            for (byte, x) in bytes.iter_mut().zip(values) {
+                *byte = key_scale.quantise(*x);
+            }
+            column[lane].store(u32::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        place[words - LANES + lane].store(key_scale.unit.to_bits(), Ordering::Relaxed);
+        let row = self.values.bytes(first + lane / 4 * self.padded_dim(), self.padded_dim());
+        let byte = if cfg!(target_endian = "little") { lane % 4 } else { 3 - lane % 4 };
+        for (bytes, x) in row.as_chunks::<4>().0.iter().zip(value) {
+            bytes[byte].store(value_scale.quantise(*x), Ordering::Relaxed);
+        }
+        let scales = self.values.words(first + words - LANES, LANES);
+        scales[lane].store(value_scale.unit.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// How a row of numbers becomes integers of 8 bits.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// What an integer of 1 stands for; not a number when the row holds anything that is not finite.
+    unit: f32,
+    inverse: f32,
+}
+
+impl Scale {
+    #[inline]
+    fn of(values: &[f32]) -> Self {
+        // Magnitudes are in the order of their bits, and those of what is no finite number are the largest.
+        let largest = values.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap_or(0);
+        let largest = f32::from_bits(largest);
+        let unit = if largest.is_finite() { largest / 127.0 } else { f32::NAN };
+        // So small a row that its unit has no inverse is a row of zeros.
+        let inverse = if unit >= f32::MIN_POSITIVE { 1.0 / unit } else { 0.0 };
+        Self { unit, inverse }
+    }
+
+    /// The nearest integer, ties to even, in two's complement.
+    #[inline]
+    fn quantise(self, x: f32) -> u8 {
+        // Adding 1.5 * 2^23 rounds to a whole number, whose bits then stand at the low end.
+        const ROUNDER: f32 = 12_582_912.0;
+        (x * self.inverse + ROUNDER).to_bits() as u8
+    }
 }
 
 /// Rounds to bf16 (nearest, ties to even) without the branches of the general conversion.
@@ -256,61 +328,4 @@ fn bf16_bits(x: f32) -> u16 {
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
     // Rounding could carry a not-a-number into the sign; any quiet one will do.
     if x.is_nan() { 0x7fc0 } else { rounded as u16 }
-}
-
-/// Whether the system would give this many words: asked before, because running out later ends the process.
-fn has_room_for(words: usize) -> bool {
-    Vec::<u32>::new().try_reserve_exact(words).is_ok()
-}
-
-/// Memory that is written through atomics (so that writers cannot race) and read as plain vectors.
-#[derive(Debug)]
-struct Words {
-    start: NonNull<u32>,
-    len: usize,
-    /// Owns what `start` points to, which stays the only way in.
-    _memory: AlignedVec<u32>,
-}
-
-// SAFETY: the memory is owned; writes are atomic, and `KvCache::write` demands that nobody reads meanwhile.
-unsafe impl Send for Words {}
-// SAFETY: as above.
-unsafe impl Sync for Words {}
-
-impl Words {
-    fn zeroed(len: usize) -> Self {
-        let mut memory = AlignedVec::zeroed(len);
-        Self { start: memory.start_ptr(), len, _memory: memory }
-    }
-
-    #[inline]
-    fn words(&self, first: usize, len: usize) -> &[AtomicU32] {
-        let start = self.place(first, len).cast::<AtomicU32>();
-        // SAFETY: within the memory, aligned, and written by atomics only; readers are kept away by the contract of
-        // `KvCache::write`.
-        unsafe { std::slice::from_raw_parts(start, len) }
-    }
-
-    /// The halves of some words, as they lie in memory.
-    #[inline]
-    fn halves(&self, first: usize, len: usize) -> &[AtomicU16] {
-        let start = self.place(first, len).cast::<AtomicU16>();
-        // SAFETY: as in `words`; what is written as halves is never written as words.
-        unsafe { std::slice::from_raw_parts(start, 2 * len) }
-    }
-
-    #[inline]
-    fn vectors(&self, first: usize, len: usize) -> &[[u32; LANES]] {
-        // SAFETY: within the memory; nobody writes while attention reads, by the contract of `KvCache::write`.
-        let words = unsafe { std::slice::from_raw_parts(self.place(first, len), len) };
-        words.as_chunks().0
-    }
-
-    /// Where some words begin, all of which exist.
-    #[inline]
-    fn place(&self, first: usize, len: usize) -> *mut u32 {
-        assert!(first + len <= self.len, "words {first}..{} of {}", first + len, self.len);
-        // SAFETY: within the memory, as was just checked.
-        unsafe { self.start.as_ptr().add(first) }
-    }
 }

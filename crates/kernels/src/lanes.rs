@@ -84,6 +84,15 @@ impl Simd {
         all
     }
 
+    /// Whether kernels may call [`Lanes::dot_bf16`] and [`Lanes::pack_bf16`], and should.
+    pub(crate) fn multiplies_bf16(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let multiplies = self.0 == Level::Avx512Bf16;
+        #[cfg(not(target_arch = "x86_64"))]
+        let multiplies = false;
+        multiplies
+    }
+
     /// The matrix unit, where kernels shall use it.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn tile_unit(self) -> Option<TileUnit> {
@@ -143,14 +152,13 @@ pub(crate) trait Lanes: Copy {
     type U: Copy;
     /// Whether there are registers for a tile of four by four vectors and the operands beside it.
     const MANY_REGISTERS: bool;
-    /// Whether [`Lanes::dot_bf16`] may be called.
-    const DOT_BF16: bool = false;
 
     fn splat(self, value: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
     fn store(self, value: Self::F, to: &mut [f32; LANES]);
     fn splat_u(self, value: u32) -> Self::U;
     fn load_u(self, from: &[u32; LANES]) -> Self::U;
+    fn store_u(self, value: Self::U, to: &mut [u32; LANES]);
 
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
@@ -170,15 +178,20 @@ pub(crate) trait Lanes: Copy {
     fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn shift_left<const BITS: u32>(self, a: Self::U) -> Self::U;
     fn shift_right<const BITS: u32>(self, a: Self::U) -> Self::U;
+    /// Moves bits to the right and copies the sign into the upper ones.
+    fn shift_right_signed<const BITS: u32>(self, a: Self::U) -> Self::U;
+    /// Signed integers as numbers, rounded to nearest.
+    fn to_number(self, a: Self::U) -> Self::F;
 
-    /// Adds to each lane the product of the two bf16 pairs in it.
+    /// Adds to each lane the product of the two bf16 pairs in it. Only where [`Simd::multiplies_bf16`].
     fn dot_bf16(self, sum: Self::F, a: Self::U, b: Self::U) -> Self::F {
         let _ = (a, b);
         debug_assert!(false, "this instruction set has no bf16 dot product");
         sum
     }
 
-    /// Rounds to bf16 (nearest, ties to even), two neighbouring lanes in one word. Only with [`Lanes::DOT_BF16`].
+    /// Rounds to bf16 (nearest, ties to even), two neighbouring lanes in one word.
+    /// Only where [`Simd::multiplies_bf16`].
     fn pack_bf16(self, value: Self::F) -> [u32; LANES / 2] {
         let _ = value;
         debug_assert!(false, "this instruction set has no bf16 dot product");

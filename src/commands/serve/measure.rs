@@ -3,6 +3,7 @@
 use updraft_core::program::{Program, Rows};
 use updraft_core::{Blocks, Bytes};
 use updraft_devices::ascend::{AscendFacts, AscendOptions, Compute, OpenError, footprint};
+use updraft_devices::cpu;
 use updraft_kernels::kv_cache::KvType;
 use updraft_kernels::matrix::Precision;
 use updraft_kernels::tensor::TensorSource as _;
@@ -36,6 +37,7 @@ pub(in crate::commands) fn shape(config: &Config, checkpoint: &Checkpoint) -> Sh
         (KvCacheType::Float16, _) | (KvCacheType::Auto, ComputeType::Float16) => KvType::F16,
         (KvCacheType::Auto, ComputeType::Auto) if checkpoint.config.stored_dtype == "float16" => KvType::F16,
         (KvCacheType::Bfloat16 | KvCacheType::Auto, _) => KvType::Bf16,
+        (KvCacheType::Int8, _) => KvType::Int8,
     };
     let precision = if dtype == ComputeType::Float32 { Precision::Float32 } else { Precision::Auto };
     Shape { kv, precision }
@@ -49,7 +51,7 @@ pub(in crate::commands) fn facts(checkpoint: &Checkpoint, shape: Shape) -> Facts
         target: Target::Cpu,
         context: checkpoint.config.context_length,
         weights: Bytes(stored.map(|tensor| tensor.bytes.len() as u64).sum()),
-        kv_token: Bytes(kv_values(program) * shape.kv.bytes() as u64),
+        kv_token: cpu::kv_bytes_per_token(program, shape.kv),
         activation_row: row(program, Rows::Tokens, size_of::<f32>()),
         logit_row: row(program, Rows::Logits, size_of::<f32>()),
         free: machine::free_memory(),

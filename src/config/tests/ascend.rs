@@ -352,7 +352,7 @@ fn unknown_keys_and_wrong_values_are_refused_with_a_way_out() {
         (
             "additional-config",
             json!({"ascend_config": {"kv_cache_dtype": "fp8"}}),
-            vec!["kv_cache_dtype", "auto, float32, bfloat16, float16"],
+            vec!["kv_cache_dtype", "auto, float32, bfloat16, float16, int8"],
         ),
         (
             "additional-config",

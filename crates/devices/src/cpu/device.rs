@@ -15,7 +15,7 @@ use updraft_kernels::team::{Pinning, Team};
 use super::division::Division;
 
 use super::load::CpuModel;
-use super::memory::{Memory, StepRows};
+use super::memory::{Memory, StepRows, kv_bytes_per_token};
 use super::run::Run;
 use crate::inputs::Limits;
 use crate::{Device, DeviceError, Graph, GraphCost, MemoryUse, Progress, Properties, Stream};
@@ -91,7 +91,7 @@ impl CpuDevice {
             graph_name: "CPU graph",
         };
         let slots = u64::from(options.blocks.0) * u64::from(options.block_size.0);
-        let kv = Bytes(model.kv_bytes_per_token(options.kv).0 * slots);
+        let kv = Bytes(kv_bytes_per_token(model.program(), options.kv).0 * slots);
         let (simd, progress) = (Simd::selected()?, Progress::default());
         let division = Division::new(&memory.shapes, team.threads(), options.max_rows);
         Ok(Self {

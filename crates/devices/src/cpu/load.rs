@@ -8,7 +8,6 @@ use thiserror::Error;
 use updraft_core::Bytes;
 use updraft_core::program::{Program, WeightId, WeightRole, WeightSpec};
 use updraft_kernels::activations::InputForm;
-use updraft_kernels::kv_cache::{KvCache, KvType};
 use updraft_kernels::matrix::{PackError, PackedMatrix, Precision};
 use updraft_kernels::tensor::{TensorError, TensorSource, TensorView};
 
@@ -149,16 +148,6 @@ impl CpuModel {
         });
         let vectors = self.vectors.iter().map(|values| size_of_val(values.as_slice()));
         Bytes(weights.chain(vectors).map(|bytes| bytes as u64).sum())
-    }
-
-    /// Memory that one token takes in the KV cache, over all layers.
-    #[must_use]
-    pub fn kv_bytes_per_token(&self, kind: KvType) -> Bytes {
-        let layers = self.program.kv_layers.iter();
-        let bytes = layers.map(|layer| {
-            KvCache::bytes_per_token(kind, layer.kv_heads as usize, layer.head_dim as usize) as u64
-        });
-        Bytes(bytes.sum())
     }
 
     /// Tokens in the vocabulary.

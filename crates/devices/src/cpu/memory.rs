@@ -4,11 +4,12 @@
 
 use std::sync::Mutex;
 
-use updraft_core::program::{BufferId, Rows};
+use updraft_core::Bytes;
+use updraft_core::program::{BufferId, Program, Rows};
 use updraft_core::step::StepInputs;
 use updraft_kernels::activations::{ActivationRows, Activations, InputForm};
 use updraft_kernels::attention::{Scratch, Shape, Span};
-use updraft_kernels::kv_cache::{KvCache, KvGeometry};
+use updraft_kernels::kv_cache::{KvCache, KvGeometry, KvType};
 use updraft_kernels::team::SharedRows;
 
 use super::device::CpuOptions;
@@ -161,6 +162,16 @@ impl Memory {
     pub(super) fn prepared(&self, id: BufferId) -> Option<&Prepared> {
         self.prepared[id.0 as usize].as_ref()
     }
+}
+
+/// Memory that one token takes in the KV cache, over all layers.
+#[must_use]
+pub fn kv_bytes_per_token(program: &Program, kind: KvType) -> Bytes {
+    let bytes = program
+        .kv_layers
+        .iter()
+        .map(|layer| KvCache::bytes_per_token(kind, layer.kv_heads as usize, layer.head_dim as usize) as u64);
+    Bytes(bytes.sum())
 }
 
 fn kernel_shape(shape: &AttentionShape) -> Shape {

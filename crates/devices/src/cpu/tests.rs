@@ -125,8 +125,9 @@ fn no_cut_of_the_work_changes_a_bit() {
         (ElementType::Q8_0, Precision::Auto, KvType::Bf16),
         (ElementType::BF16, Precision::Auto, KvType::F16),
         (ElementType::Q8_0, Precision::Float32, KvType::F32),
+        (ElementType::Q8_0, Precision::Auto, KvType::Int8),
     ];
-    for (kind, (element, precision, kv)) in Kind::ALL.into_iter().zip(storages.into_iter().cycle()).take(4) {
+    for (kind, (element, precision, kv)) in Kind::ALL.into_iter().cycle().zip(storages) {
         let model = load(kind, &small_model::tensors(kind, element), precision);
         let sequence = Sequence::new(5, 83, 10);
         let mut alone = CpuDevice::new(Arc::clone(&model), &options(1, kv)).unwrap();

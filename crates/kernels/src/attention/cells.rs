@@ -1,7 +1,7 @@
 //! How the 32-bit words of the cache take part in products.
 //!
-//! A cell is a word of the cache in each lane. It holds one value (single precision) or two neighbouring ones, and
-//! multiplies with as many values of the other side: of a query, or of a row of probabilities. Everything above
+//! A cell is a word of the cache in each lane. It holds one value (single precision) or two or four neighbouring ones,
+//! and multiplies with as many values of the other side: of a query, or of a row of probabilities. Everything above
 //! this file is the same for all storage types.
 
 use crate::lanes::{LANES, Lanes};
@@ -147,13 +147,64 @@ fn bf16_high<L: Lanes>(l: L, words: L::U) -> L::F {
 }
 
 #[inline(always)]
-fn f16_low<L: Lanes>(l: L, words: L::U) -> L::F {
+pub(super) fn f16_low<L: Lanes>(l: L, words: L::U) -> L::F {
     l.f16_low(words)
 }
 
 #[inline(always)]
-fn f16_high<L: Lanes>(l: L, words: L::U) -> L::F {
+pub(super) fn f16_high<L: Lanes>(l: L, words: L::U) -> L::F {
     l.f16_low(l.shift_right::<16>(words))
+}
+
+/// Four integers of 8 bits, as numbers; their scales are left to the tile.
+#[derive(Clone, Copy)]
+pub(super) struct WideInt8;
+
+impl Cells for WideInt8 {
+    const VALUES: usize = 4;
+    const WORDS: usize = 4;
+    type Loaded<L: Lanes> = [L::F; 4];
+    type Factor<L: Lanes> = [L::F; 4];
+
+    #[inline(always)]
+    fn pack<L: Lanes>(self, l: L, values: L::F, to: &mut [u32]) {
+        store_bits(l, values, to);
+    }
+
+    #[inline(always)]
+    fn factor<L: Lanes>(self, l: L, words: &[u32]) -> [L::F; 4] {
+        [
+            l.of_bits(l.splat_u(words[0])),
+            l.of_bits(l.splat_u(words[1])),
+            l.of_bits(l.splat_u(words[2])),
+            l.of_bits(l.splat_u(words[3])),
+        ]
+    }
+
+    #[inline(always)]
+    fn load<L: Lanes>(self, l: L, words: &[u32; LANES], keep: u32) -> [L::F; 4] {
+        let words = masked(l, words, keep);
+        // Not `map`: a closure's calls would leave the function that enables the instructions.
+        [byte(l, words, 0), byte(l, words, 1), byte(l, words, 2), byte(l, words, 3)]
+    }
+
+    #[inline(always)]
+    fn multiply_add<L: Lanes>(self, l: L, sum: L::F, cells: [L::F; 4], factor: [L::F; 4]) -> L::F {
+        let sum = l.fma(cells[1], factor[1], l.fma(cells[0], factor[0], sum));
+        l.fma(cells[3], factor[3], l.fma(cells[2], factor[2], sum))
+    }
+}
+
+/// The signed integers in one byte of the words (0 is the lowest).
+#[inline(always)]
+pub(super) fn byte<L: Lanes>(l: L, words: L::U, place: usize) -> L::F {
+    let top = match place {
+        0 => l.shift_left::<24>(words),
+        1 => l.shift_left::<16>(words),
+        2 => l.shift_left::<8>(words),
+        _ => words,
+    };
+    l.to_number(l.shift_right_signed::<24>(top))
 }
 
 /// Two bf16 values, multiplied by an instruction that also takes the other side as bf16.

@@ -2,7 +2,8 @@
 
 use super::keys::Rows;
 use super::plan::{Item, Merge, Tile, partial_len};
-use super::{Attention, Scratch, TILE};
+use super::widened::copy_len;
+use super::{Attention, Scratch};
 use crate::lanes::{LANES, Lanes};
 use crate::memory::AlignedVec;
 
@@ -25,7 +26,7 @@ pub(super) struct State {
     pub(super) sum: AlignedVec<[f32; LANES]>,
     /// Sum of `exp(score - max) * value`: `padded / 16` entries a vector.
     pub(super) values: AlignedVec<[f32; LANES]>,
-    /// Room for a copy of a tile's values, for products that need one: a word for two positions.
+    /// Room for a copy of a tile, for products that need one.
     pub(super) copy: AlignedVec<[u32; LANES]>,
 }
 
@@ -40,8 +41,8 @@ impl State {
         if self.values.len() < vectors * padded / LANES {
             self.values = AlignedVec::zeroed(vectors * padded / LANES);
         }
-        if self.copy.len() < TILE / 2 * padded / LANES {
-            self.copy = AlignedVec::zeroed(TILE / 2 * padded / LANES);
+        if self.copy.len() < copy_len(padded) {
+            self.copy = AlignedVec::zeroed(copy_len(padded));
         }
     }
 

@@ -63,18 +63,36 @@ impl<'a> Rows<'a> {
 }
 
 /// Keys and values of one tile; sub-blocks that no row may see are empty.
+#[derive(Clone, Copy)]
 pub(super) struct KeyTile<'a> {
     /// Position of the first key.
     pub(super) first: usize,
     pub(super) keys: [&'a [[u32; LANES]]; SUBS],
     pub(super) values: [&'a [[u32; LANES]]; SUBS],
     pub(super) complete: bool,
+    /// What the keys and the values of each position are multiplied with; of a cache without scales, nothing.
+    pub(super) scales: Option<Scales<'a>>,
+}
+
+/// Scales of a tile's keys and values, in the bits of singles.
+#[derive(Clone, Copy)]
+pub(super) struct Scales<'a> {
+    pub(super) keys: [&'a [u32; LANES]; SUBS],
+    pub(super) values: [&'a [u32; LANES]; SUBS],
+}
+
+impl Scales<'_> {
+    /// Of sub-blocks that nobody sees.
+    const NONE: Self = Self { keys: [&[0; LANES]; SUBS], values: [&[0; LANES]; SUBS] };
 }
 
 impl<'a> KeyTile<'a> {
     /// Finds the tile's sub-blocks that hold any of the positions `wanted`.
     pub(super) fn find(rows: &Rows<'a>, first: usize, wanted: &Range<usize>) -> Self {
-        let mut tile = Self { first, keys: [&[]; SUBS], values: [&[]; SUBS], complete: true };
+        let mut tile = Self { first, keys: [&[]; SUBS], values: [&[]; SUBS], complete: true, scales: None };
+        if rows.cache.kind().is_scaled() {
+            tile.scales = Some(Scales::NONE);
+        }
         let block_size = rows.cache.geometry().block_size;
         for sub in 0..SUBS {
             let position = first + sub * SUB_BLOCK;
@@ -86,6 +104,13 @@ impl<'a> KeyTile<'a> {
             let within = position % block_size / SUB_BLOCK;
             tile.keys[sub] = rows.cache.sub_block_keys(block, rows.kv_head, within);
             tile.values[sub] = rows.cache.sub_block_values(block, rows.kv_head, within);
+            if let Some(scales) = &mut tile.scales
+                && let ([keys @ .., key_scales], [values @ .., value_scales]) =
+                    (tile.keys[sub], tile.values[sub])
+            {
+                (tile.keys[sub], scales.keys[sub]) = (keys, key_scales);
+                (tile.values[sub], scales.values[sub]) = (values, value_scales);
+            }
         }
         tile
     }

@@ -30,12 +30,16 @@ fn noise(seed: u64, position: usize, index: usize) -> f32 {
     (x >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
-fn rounded(kind: KvType, x: f32) -> f32 {
-    match kind {
-        KvType::F32 => x,
-        KvType::Bf16 => half::bf16::from_f32(x).to_f32(),
-        KvType::F16 => half::f16::from_f32(x).to_f32(),
-    }
+/// A head of a key or a value as it is stored.
+fn rounded(kind: KvType, head: &[f32]) -> Vec<f32> {
+    let unit = head.iter().fold(0.0_f32, |max, x| max.max(x.abs())) / 127.0;
+    let round = |x: &f32| match kind {
+        KvType::F32 => *x,
+        KvType::Bf16 => half::bf16::from_f32(*x).to_f32(),
+        KvType::F16 => half::f16::from_f32(*x).to_f32(),
+        KvType::Int8 => (x * (1.0 / unit)).round_ties_even() * unit,
+    };
+    head.iter().map(round).collect()
 }
 
 fn query(sequence: Sequence, position: usize, index: usize) -> f32 {
@@ -129,12 +133,17 @@ fn reference(setup: &Setup, sequence: Sequence) -> Vec<f64> {
         for head in 0..heads {
             let kv = head * kv_heads / heads * head_dim;
             let visible = setup.shape.visible(position);
-            let scores: Vec<f64> = visible
-                .clone()
-                .map(|j| {
-                    let dot = (0..head_dim).map(|d| {
-                        let q = query(sequence, position, head * head_dim + d);
-                        f64::from(q) * f64::from(rounded(setup.kind, key(sequence, j, kv + d)))
+            let stored = |of: fn(Sequence, usize, usize) -> f32, j| {
+                let head: Vec<f32> = (0..head_dim).map(|d| of(sequence, j, kv + d)).collect();
+                rounded(setup.kind, &head)
+            };
+            let (keys, values): (Vec<_>, Vec<_>) =
+                visible.clone().map(|j| (stored(key, j), stored(value, j))).unzip();
+            let scores: Vec<f64> = keys
+                .iter()
+                .map(|key| {
+                    let dot = key.iter().enumerate().map(|(d, k)| {
+                        f64::from(query(sequence, position, head * head_dim + d)) * f64::from(*k)
                     });
                     dot.sum::<f64>() * f64::from(scale)
                 })
@@ -143,10 +152,7 @@ fn reference(setup: &Setup, sequence: Sequence) -> Vec<f64> {
             let weights: Vec<f64> = scores.iter().map(|score| (score - max).exp()).collect();
             let sum: f64 = weights.iter().sum();
             for d in 0..head_dim {
-                let weighted = visible
-                    .clone()
-                    .zip(&weights)
-                    .map(|(j, w)| w * f64::from(rounded(setup.kind, value(sequence, j, kv + d))));
+                let weighted = values.iter().zip(&weights).map(|(value, w)| w * f64::from(value[d]));
                 out.push(weighted.sum::<f64>() / sum);
             }
         }
@@ -155,7 +161,7 @@ fn reference(setup: &Setup, sequence: Sequence) -> Vec<f64> {
 }
 
 fn setups() -> impl Strategy<Value = Setup> {
-    let kinds = prop::sample::select(vec![KvType::F32, KvType::Bf16, KvType::F16]);
+    let kinds = prop::sample::select(KvType::ALL.to_vec());
     let dims = prop::sample::select(vec![2_usize, 8, 16, 24, 64, 80]);
     let windows = prop::option::of(prop::sample::select(vec![1_usize, 2, 3, 17, 64, 100, 300]));
     let blocks = prop::sample::select(vec![16_usize, 48, 128]);

@@ -30,18 +30,28 @@ impl<C: Cells> Products for InLanes<C> {
     #[inline(always)]
     fn segment<L: Lanes>(self, l: L, rows: &Rows<'_>, segment: usize, queries: &[u32], state: &mut State) {
         for (first, wanted) in tiles(rows, segment) {
-            let tile = KeyTile::find(rows, first, &wanted);
-            let mut vector = 0;
-            while vector < rows.vectors() {
-                let block = Block { rows, tile: &tile, first: vector };
-                match rows.vectors() - vector {
-                    1 => block.run::<L, C, 1>(l, self.0, queries, state),
-                    2 => block.run::<L, C, 2>(l, self.0, queries, state),
-                    3 => block.run::<L, C, 3>(l, self.0, queries, state),
-                    _ => block.run::<L, C, 4>(l, self.0, queries, state),
-                }
-                vector += 4;
-            }
+            blocks(l, self.0, rows, &KeyTile::find(rows, first, &wanted), queries, state);
+        }
+    }
+}
+
+/// All query vectors of an item against one tile.
+#[inline(always)]
+pub(super) fn blocks<L: Lanes, C: Cells>(
+    l: L,
+    cells: C,
+    rows: &Rows<'_>,
+    tile: &KeyTile<'_>,
+    queries: &[u32],
+    state: &mut State,
+) {
+    for first in (0..rows.vectors()).step_by(4) {
+        let block = Block { rows, tile, first };
+        match rows.vectors() - first {
+            1 => block.run::<L, C, 1>(l, cells, queries, state),
+            2 => block.run::<L, C, 2>(l, cells, queries, state),
+            3 => block.run::<L, C, 3>(l, cells, queries, state),
+            _ => block.run::<L, C, 4>(l, cells, queries, state),
         }
     }
 }
@@ -88,7 +98,14 @@ impl Block<'_> {
         let mut weights = [[0; TILE]; N];
         for n in 0..N {
             if !visible[n].is_empty() {
-                let softened = soften(l, self.first + n, scores[n], &visible[n], width, state);
+                let mut softened = soften(l, self.first + n, scores[n], &visible[n], width, state);
+                if let Some(scales) = self.tile.scales {
+                    softened = scaled(l, softened, scales.values);
+                    if visible[n] != (0..TILE) {
+                        // Scales that nobody may see may be anything.
+                        mask(l, &mut softened, &visible[n], 0.0);
+                    }
+                }
                 let step = LANES * C::WORDS / C::VALUES;
                 for (values, weights) in softened.into_iter().zip(weights[n].chunks_exact_mut(step)) {
                     cells.pack(l, values, weights);
@@ -127,8 +144,11 @@ impl Block<'_> {
         }
         let scale = l.splat(self.rows.shape.scale);
         for row in &mut scores {
-            for score in row {
+            for score in &mut *row {
                 *score = l.mul(*score, scale);
+            }
+            if let Some(scales) = self.tile.scales {
+                *row = scaled(l, *row, scales.keys);
             }
         }
         scores
@@ -185,7 +205,7 @@ pub(super) fn soften<L: Lanes>(
     state: &mut State,
 ) -> [L::F; SUBS] {
     if *visible != (0..TILE) {
-        mask(l, &mut scores, visible);
+        mask(l, &mut scores, visible, f32::NEG_INFINITY);
     }
     let [a, b, c, d] = scores;
     let largest = l.largest(l.max(l.max(a, b), l.max(c, d)));
@@ -209,16 +229,26 @@ pub(super) fn soften<L: Lanes>(
     scores
 }
 
-/// Minus infinity for the keys that are not visible, whatever their memory holds.
+/// Numbers of a tile's positions times the scales of these.
 #[inline(always)]
-fn mask<L: Lanes>(l: L, scores: &mut [L::F; SUBS], visible: &Range<usize>) {
+fn scaled<L: Lanes>(l: L, numbers: [L::F; SUBS], scales: [&[u32; LANES]; SUBS]) -> [L::F; SUBS] {
+    let mut scaled = numbers;
+    for (number, scales) in scaled.iter_mut().zip(scales) {
+        *number = l.mul(*number, l.of_bits(l.load_u(scales)));
+    }
+    scaled
+}
+
+/// `hidden` for the positions that are not visible, whatever their memory holds.
+#[inline(always)]
+fn mask<L: Lanes>(l: L, numbers: &mut [L::F; SUBS], visible: &Range<usize>, hidden: f32) {
     const INDEX: [f32; LANES] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.];
-    let hidden = l.splat(f32::NEG_INFINITY);
+    let hidden = l.splat(hidden);
     let (start, end) = (l.splat(visible.start as f32), l.splat(visible.end as f32));
-    for (sub, score) in scores.iter_mut().enumerate() {
+    for (sub, number) in numbers.iter_mut().enumerate() {
         let index = l.add(l.load(&INDEX), l.splat((sub * LANES) as f32));
-        *score = l.if_less(index, end, *score, hidden);
-        *score = l.if_less(index, start, hidden, *score);
+        *number = l.if_less(index, end, *number, hidden);
+        *number = l.if_less(index, start, hidden, *number);
     }
 }
 
@@ -297,7 +327,7 @@ fn add_together<L: Lanes, C: Cells, const N: usize, const D: usize>(
     }
 }
 
-/// Adds the values at some positions of the tile to one vector. Of a cell that the range cuts, the other value is
+/// Adds the values at some positions of the tile to one vector. Of a cell that the range cuts, the other values are
 /// blanked, not only weighted with zero.
 #[inline(always)]
 fn add_alone<L: Lanes, C: Cells>(
@@ -314,11 +344,8 @@ fn add_alone<L: Lanes, C: Cells>(
     while at < positions.end {
         let cell = at / C::VALUES;
         let next = ((cell + 1) * C::VALUES).min(positions.end);
-        let keep = match (next - at == C::VALUES, at % C::VALUES) {
-            (true, _) => KEEP_ALL,
-            (false, 0) => 0x0000_ffff,
-            (false, _) => 0xffff_0000,
-        };
+        let hidden_bits = (C::VALUES - (next - at)) * (32 / C::VALUES);
+        let keep = KEEP_ALL >> hidden_bits << (at % C::VALUES * (32 / C::VALUES));
         let values = &tile.values[cell / per_sub][cell % per_sub * width..][..width];
         let factor = cells.factor(l, &weights[cell * C::WORDS..(cell + 1) * C::WORDS]);
         for (sum, value) in sums.iter_mut().zip(values) {

@@ -10,21 +10,25 @@ fn geometry(kv_heads: usize, head_dim: usize, block_size: usize) -> KvGeometry {
     KvGeometry { kv_heads, head_dim, block_size, blocks: 5 }
 }
 
-/// The stored value as attention reads it, from a word's low (0) or high (1) part.
-fn unpack(kind: KvType, word: u32, part: usize) -> f32 {
-    let half = (word >> (16 * part)) as u16;
+/// The stored value as attention reads it, from a part of a word (0 is the lowest) and the scale of its position.
+fn unpack(kind: KvType, word: u32, part: usize, scale: u32) -> f32 {
+    let half = (word >> (16 * (part % 2))) as u16;
     match kind {
         KvType::F32 => f32::from_bits(word),
         KvType::Bf16 => bf16::from_bits(half).to_f32(),
         KvType::F16 => f16::from_bits(half).to_f32(),
+        KvType::Int8 => f32::from((word >> (8 * part)) as u8 as i8) * f32::from_bits(scale),
     }
 }
 
-fn rounded(kind: KvType, x: f32) -> f32 {
+/// What is stored for `x` in a head whose largest value is `largest`.
+fn rounded(kind: KvType, x: f32, largest: f32) -> f32 {
+    let unit = largest / 127.0;
     match kind {
         KvType::F32 => x,
         KvType::Bf16 => bf16::from_f32(x).to_f32(),
         KvType::F16 => f16::from_f32(x).to_f32(),
+        KvType::Int8 => (x * (1.0 / unit)).round_ties_even() * unit,
     }
 }
 
@@ -38,11 +42,12 @@ proptest! {
         block_size in prop::sample::select(vec![16_usize, 32, 48]),
         slot_seed: usize,
     ) {
-        for kind in [KvType::F32, KvType::Bf16, KvType::F16] {
+        for kind in KvType::ALL {
             let cache = KvCache::new(kind, geometry(kv_heads, head_dim, block_size)).unwrap();
             let slot = slot_seed % (5 * block_size);
             let key: Vec<f32> = (0..kv_heads * head_dim).map(|i| 0.3 + i as f32).collect();
             let value: Vec<f32> = key.iter().map(|x| -x).collect();
+            let largest = |head: usize| key[(head + 1) * head_dim - 1];
             // SAFETY: nobody else uses the cache.
             unsafe { cache.write(slot, &key, &value) };
             let per = kind.per_word();
@@ -53,14 +58,17 @@ proptest! {
                         let keys = cache.sub_block_keys(block, head, sub);
                         let values = cache.sub_block_values(block, head, sub).as_flattened();
                         for lane in 0..SUB_BLOCK {
+                            // Of the kinds without scales this is any word.
+                            let scales = [keys[keys.len() - 1][lane], values[values.len() - LANES + lane]];
                             let here = block * block_size + sub * SUB_BLOCK + lane == slot;
                             for dim in 0..cache.padded_dim() {
-                                let k = unpack(kind, keys[dim / per][lane], dim % per);
+                                let k = unpack(kind, keys[dim / per][lane], dim % per, scales[0]);
                                 let word = values[lane / per * cache.padded_dim() + dim];
-                                let v = unpack(kind, word, lane % per);
+                                let v = unpack(kind, word, lane % per, scales[1]);
                                 let x = if here && dim < head_dim { key[head * head_dim + dim] } else { 0.0 };
-                                prop_assert_eq!(k, rounded(kind, x));
-                                prop_assert_eq!(v, -rounded(kind, x));
+                                let stored = rounded(kind, x, largest(head));
+                                prop_assert_eq!(k, stored);
+                                prop_assert_eq!(v, -stored);
                                 found += usize::from(k != 0.0);
                             }
                         }
@@ -83,6 +91,20 @@ fn rounding_is_that_of_the_standard() {
 }
 
 #[test]
+fn integers_hide_nothing_that_is_not_finite_and_keep_the_smallest_rows() {
+    let unit = |values: &[f32]| Scale::of(values).unit;
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        assert!(unit(&[1.0, bad, 2.0]).is_nan());
+    }
+    assert_eq!(unit(&[0.0, -0.0]), 0.0);
+    assert_eq!(Scale::of(&[0.0; 3]).quantise(0.0), 0);
+    let scale = Scale::of(&[127.0, -127.0, 0.4]);
+    assert_eq!([127.0, -127.0, 0.4, -1.5].map(|x| scale.quantise(x) as i8), [127, -127, 0, -2]);
+    // Too small for an inverse: zeros, not noise.
+    assert_eq!(Scale::of(&[1e-40]).quantise(1e-40), 0);
+}
+
+#[test]
 fn impossible_sizes_are_refused() {
     let refused = |geometry| KvCache::new(KvType::F32, geometry).unwrap_err();
     assert_eq!(refused(geometry(1, 8, 24)), KvCacheError::BlockSize { block_size: 24 });
@@ -98,6 +120,7 @@ fn impossible_sizes_are_refused() {
 fn bytes_of_a_token_count_keys_values_and_padding() {
     assert_eq!(KvCache::bytes_per_token(KvType::Bf16, 3, 64), 2 * 3 * 64 * 2);
     assert_eq!(KvCache::bytes_per_token(KvType::F32, 1, 20), 2 * 32 * 4);
+    assert_eq!(KvCache::bytes_per_token(KvType::Int8, 2, 64), 2 * 2 * (64 + 4));
 }
 
 #[test]

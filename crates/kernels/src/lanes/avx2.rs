@@ -3,9 +3,10 @@
 use std::arch::x86_64::{
     __m256, __m256i, _CMP_LT_OQ, _mm_cvtsi32_si128, _mm_packus_epi32, _mm256_add_epi32, _mm256_add_ps,
     _mm256_and_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_castsi256_si128,
-    _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_div_ps, _mm256_extracti128_si256, _mm256_fmadd_ps,
-    _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_or_si256,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_sll_epi32, _mm256_srl_epi32, _mm256_storeu_ps, _mm256_sub_ps,
+    _mm256_cmp_ps, _mm256_cvtepi32_ps, _mm256_cvtph_ps, _mm256_div_ps, _mm256_extracti128_si256,
+    _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps,
+    _mm256_or_si256, _mm256_set1_epi32, _mm256_set1_ps, _mm256_sll_epi32, _mm256_sra_epi32, _mm256_srl_epi32,
+    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_ps,
 };
 
 use super::{Kernel, LANES, Lanes};
@@ -61,6 +62,10 @@ impl Lanes for Avx2 {
         fn add_u(a: U, b: U) -> U { _mm256_add_epi32(a, b) }
         fn shift_left<const BITS>(a: U) -> U { _mm256_sll_epi32(a, _mm_cvtsi32_si128(BITS.cast_signed())) }
         fn shift_right<const BITS>(a: U) -> U { _mm256_srl_epi32(a, _mm_cvtsi32_si128(BITS.cast_signed())) }
+        fn shift_right_signed<const BITS>(a: U) -> U {
+            _mm256_sra_epi32(a, _mm_cvtsi32_si128(BITS.cast_signed()))
+        }
+        fn to_number(a: U) -> F { _mm256_cvtepi32_ps(a) }
         fn f16_low(words: U) -> F {
             {
                 let low = _mm256_and_si256(words, _mm256_set1_epi32(0xffff));
@@ -104,6 +109,16 @@ impl Lanes for Avx2 {
         unsafe {
             _mm256_storeu_ps(to.as_mut_ptr(), value[0]);
             _mm256_storeu_ps(to.as_mut_ptr().add(8), value[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn store_u(self, value: U, to: &mut [u32; LANES]) {
+        let to = to.as_mut_ptr();
+        // SAFETY: as in `store`, and the stores ask for no alignment.
+        unsafe {
+            _mm256_storeu_si256(to.cast(), value[0]);
+            _mm256_storeu_si256(to.add(8).cast(), value[1]);
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::arch::x86_64::{
     __m512, __m512bh, __m512i, _CMP_LT_OQ, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
-    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtepi32_epi16, _mm512_cvtneps_pbh,
-    _mm512_cvtph_ps, _mm512_div_ps, _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_mask_blend_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_or_si512, _mm512_reduce_max_ps,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_srli_epi32, _mm512_storeu_ps, _mm512_sub_ps,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmp_ps_mask, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps,
+    _mm512_cvtneps_pbh, _mm512_cvtph_ps, _mm512_div_ps, _mm512_dpbf16_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mask_blend_ps, _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_or_si512,
+    _mm512_reduce_max_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_slli_epi32, _mm512_srai_epi32,
+    _mm512_srli_epi32, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
 };
 
 use super::{Kernel, LANES, Lanes};
@@ -44,7 +45,6 @@ impl<const BF16: bool> Lanes for Avx512<BF16> {
     type F = __m512;
     type U = __m512i;
     const MANY_REGISTERS: bool = true;
-    const DOT_BF16: bool = BF16;
 
     lanes! {
         fn splat(value: f32) -> __m512 { _mm512_set1_ps(value) }
@@ -52,6 +52,9 @@ impl<const BF16: bool> Lanes for Avx512<BF16> {
         fn store(value: __m512, to: &mut [f32; LANES]) -> () { _mm512_storeu_ps(to.as_mut_ptr(), value) }
         fn splat_u(value: u32) -> __m512i { _mm512_set1_epi32(value.cast_signed()) }
         fn load_u(from: &[u32; LANES]) -> __m512i { _mm512_loadu_si512(from.as_ptr().cast()) }
+        fn store_u(value: __m512i, to: &mut [u32; LANES]) -> () {
+            _mm512_storeu_si512(to.as_mut_ptr().cast(), value)
+        }
         fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
         fn sub(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
         fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
@@ -69,6 +72,8 @@ impl<const BF16: bool> Lanes for Avx512<BF16> {
         fn add_u(a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
         fn shift_left<const BITS>(a: __m512i) -> __m512i { _mm512_slli_epi32::<BITS>(a) }
         fn shift_right<const BITS>(a: __m512i) -> __m512i { _mm512_srli_epi32::<BITS>(a) }
+        fn shift_right_signed<const BITS>(a: __m512i) -> __m512i { _mm512_srai_epi32::<BITS>(a) }
+        fn to_number(a: __m512i) -> __m512 { _mm512_cvtepi32_ps(a) }
         fn largest(value: __m512) -> f32 { _mm512_reduce_max_ps(value) }
         fn f16_low(words: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words)) }
     }

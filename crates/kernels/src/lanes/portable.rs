@@ -138,4 +138,19 @@ impl Lanes for Portable {
     fn shift_right<const BITS: u32>(self, a: Self::U) -> Self::U {
         map(a, |a| a >> BITS)
     }
+
+    #[inline(always)]
+    fn shift_right_signed<const BITS: u32>(self, a: Self::U) -> Self::U {
+        map(a, |a| (a.cast_signed() >> BITS).cast_unsigned())
+    }
+
+    #[inline(always)]
+    fn to_number(self, a: Self::U) -> Self::F {
+        map(a, |a| a.cast_signed() as f32)
+    }
+
+    #[inline(always)]
+    fn store_u(self, value: Self::U, to: &mut [u32; LANES]) {
+        *to = value.0;
+    }
 }

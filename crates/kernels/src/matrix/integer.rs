@@ -46,6 +46,7 @@ impl<B: IntegerBlock> QuantizedProduct<'_, B> {
     pub(super) fn rows<V: Vectors>(&self, v: V, tiles: Range<usize>, rows: RowBlock) {
         for tile in tiles {
             match rows.width {
+                16.. if V::MAX_ROWS >= 16 => self.tile::<V, 16>(v, tile, rows),
                 8.. if V::MAX_ROWS >= 8 => self.tile::<V, 8>(v, tile, rows),
                 4.. if V::MAX_ROWS >= 4 => self.tile::<V, 4>(v, tile, rows),
                 _ => self.tile::<V, 1>(v, tile, rows),

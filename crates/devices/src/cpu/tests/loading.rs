@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use updraft_core::program::{BufferId, Op, Program, WeightId};
 
-use super::super::{LoadError, Loaded};
+use super::super::{LoadError, Loaded, kv_bytes_per_token};
 use super::*;
 
 /// Something done to a program.
@@ -127,7 +127,7 @@ fn progress_reaches_the_total_and_every_tensor_is_released() {
     assert!(released.iter().eq(tensors.tensors.keys()));
     // Quantised weights stay quantised: a little more than a byte a weight.
     assert!(model.weight_bytes().0 < 2 * total as u64, "{}", model.weight_bytes());
-    assert_eq!(model.kv_bytes_per_token(KvType::Bf16).0, 2 * 2 * 16 * 2);
+    assert_eq!(kv_bytes_per_token(model.program(), KvType::Bf16).0, 2 * 2 * 16 * 2);
 }
 
 #[test]

@@ -90,7 +90,7 @@ macro_rules! operations {
 
 impl Vectors for Avx512 {
     const PARTS: usize = 1;
-    const MAX_ROWS: usize = 8;
+    const MAX_ROWS: usize = 16;
     type F32 = __m512;
     type I32 = __m512i;
     type Bytes = __m512i;
