@@ -11,7 +11,9 @@
 //! ```
 //!
 //! With 8 bits, each key and each value of a token and head has a scale of its own: sixteen of them, one a position,
-//! end the sub-block. What a token is stored as depends on that token alone. The head is padded with zeros to a multiple of sixteen. Always holds: padding stays zero; memory that was never
+//! end the sub-block. What a token is stored as depends on that token alone.
+//!
+//! The head is padded with zeros to a multiple of sixteen. Always holds: padding stays zero; memory that was never
 //! written costs nothing. Refuses to know which sequence owns a block.
 
 #[cfg(test)]
@@ -258,15 +260,19 @@ impl KvCache {
         value: &[f32],
         round: impl Fn(f32) -> u16,
     ) {
-        let columns = self.keys.words(first, self.sub_block_words()).chunks_exact(LANES);
-        for (column, pair) in columns.zip(key.chunks(2)) {
-            let high = pair.get(1).map_or(0, |x| round(*x));
-            column[lane].store(u32::from(round(pair[0])) | u32::from(high) << 16, Ordering::Relaxed);
+        let place = self.keys.words(first, self.sub_block_words());
+        for (columns, values) in place.chunks_exact(LANES / 2 * LANES).zip(key.chunks(LANES)) {
+            let pairs = rounded(values, &round);
+            for (column, [low, high]) in columns.chunks_exact(LANES).zip(pairs.as_chunks().0) {
+                column[lane].store(u32::from(*low) | u32::from(*high) << 16, Ordering::Relaxed);
+            }
         }
         let row = self.values.halves(first + lane / 2 * self.padded_dim(), self.padded_dim());
         let half = if cfg!(target_endian = "little") { lane % 2 } else { 1 - lane % 2 };
-        for (halves, x) in row.as_chunks::<2>().0.iter().zip(value) {
-            halves[half].store(round(*x), Ordering::Relaxed);
+        for (words, values) in row.as_chunks::<2>().0.chunks_exact(LANES).zip(value.chunks(LANES)) {
+            for (halves, x) in words.iter().zip(rounded(values, &round)) {
+                halves[half].store(x, Ordering::Relaxed);
+            }
         }
     }
 
@@ -290,6 +296,18 @@ impl KvCache {
         let scales = self.values.words(first + words - LANES, LANES);
         scales[lane].store(value_scale.unit.to_bits(), Ordering::Relaxed);
     }
+}
+
+/// Up to sixteen values rounded, zeros behind them: all at once, so that the compiler makes vectors of it.
+#[inline]
+fn rounded(values: &[f32], round: impl Fn(f32) -> u16) -> [u16; LANES] {
+    let mut padded = [0.0; LANES];
+    padded[..values.len()].copy_from_slice(values);
+    let mut rounded = [0; LANES];
+    for (rounded, x) in rounded.iter_mut().zip(padded) {
+        *rounded = round(x);
+    }
+    rounded
 }
 
 /// How a row of numbers becomes integers of 8 bits.

@@ -62,21 +62,13 @@ impl<W: Words> Widened<W> {
         padded: usize,
         copy: &'a mut [[u32; LANES]],
     ) -> KeyTile<'a> {
-        let (all_keys, all_values) = copy[..copy_len(padded)].split_at_mut(copy_len(padded) / 2);
-        for (sub, (keys, values)) in
-            all_keys.chunks_exact_mut(padded).zip(all_values.chunks_exact_mut(padded)).enumerate()
-        {
+        let (keys, values) = copy[..copy_len(padded)].split_at_mut(copy_len(padded) / 2);
+        let room = keys.chunks_exact_mut(padded).zip(values.chunks_exact_mut(padded));
+        let mut tile = KeyTile { keys: [&[]; SUBS], values: [&[]; SUBS], ..*words };
+        for (sub, (keys, values)) in room.enumerate() {
             if !words.keys[sub].is_empty() {
                 self.keys(l, words.keys[sub], keys);
                 self.values(l, words.values[sub], padded / LANES, values);
-            }
-        }
-        let (all_keys, all_values): (&[_], &[_]) = (all_keys, all_values);
-        let mut tile = KeyTile { keys: [&[]; SUBS], values: [&[]; SUBS], ..*words };
-        for (sub, (keys, values)) in
-            all_keys.chunks_exact(padded).zip(all_values.chunks_exact(padded)).enumerate()
-        {
-            if !words.keys[sub].is_empty() {
                 (tile.keys[sub], tile.values[sub]) = (keys, values);
             }
         }
