@@ -195,7 +195,6 @@ fn a_cache_of_integers_stays_near_the_reference() {
             .collect();
         let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
         let bf16 = expected["numerics"]["whole_model_in_bf16_vs_f32"]["rms"].as_f64().expect("a number");
-        println!("{name}: {rms} {bf16}");
         assert!(rms < bf16, "{name}: {rms} off, bf16 is {bf16}");
     }
 }

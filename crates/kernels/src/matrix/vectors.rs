@@ -36,7 +36,7 @@ pub(crate) const TILE: usize = 16;
 pub(crate) trait Vectors: Copy {
     /// Vectors that make up a tile.
     const PARTS: usize;
-    /// Input rows that a kernel holds in registers at once: 8, 4 or 1.
+    /// Input rows that a kernel holds in registers at once: 16 (with float weights 8), 4 or 1.
     const MAX_ROWS: usize;
     /// A number in each lane.
     type F32: Copy;
