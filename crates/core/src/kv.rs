@@ -7,6 +7,7 @@
 //! by its hash holds exactly the tokens of that hash, or is written by a step that runs before any that reads
 //! it. The second half rests on a promise of the scheduler: whatever is granted is run.
 
+mod ends;
 mod events;
 mod free_list;
 mod hash;

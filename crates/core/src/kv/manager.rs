@@ -55,6 +55,17 @@ struct Serving<'a> {
     drafting: Vec<(usize, Tokens)>,
 }
 
+/// The beginning of a sequence that need not be computed.
+#[derive(Debug, Default)]
+struct Prefix {
+    /// Full blocks, to be shared with others.
+    shared: Vec<BlockId>,
+    /// The block behind them, not full, to be taken over.
+    end: Option<BlockId>,
+    /// Tokens in all of these.
+    tokens: u32,
+}
+
 impl KvManager {
     /// An empty cache.
     #[must_use]
@@ -145,7 +156,7 @@ impl KvManager {
             references: &references,
             free: &self.pool.free_blocks(),
             tables: &self.tables.iter().map(|(id, table)| (*id, &table.blocks[..])).collect::<Vec<_>>(),
-            published: &self.pool.published().collect::<Vec<_>>(),
+            published: &self.pool.published().chain(self.pool.ends()).collect::<Vec<_>>(),
         })
     }
 
@@ -239,10 +250,11 @@ impl KvManager {
         let block_size = self.config.block_size;
         self.release(demand.sequence);
         let tokens = opening.tokens.len() as u32;
-        let found = if reuse { self.find_prefix(&opening) } else { Vec::new() };
-        let cached = found.len() as u32 * block_size.0;
-        let needed = Tokens(tokens).blocks(block_size).0 - found.len() as u32;
-        let revived = found.iter().filter(|block| self.pool.is_free(**block)).count() as u32;
+        let Prefix { shared, end, tokens: cached } =
+            if reuse { self.find_prefix(&opening) } else { Prefix::default() };
+        let found = (shared.len() + usize::from(end.is_some())) as u32;
+        let needed = Tokens(tokens).blocks(block_size).0 - found;
+        let revived = shared.iter().chain(&end).filter(|block| self.pool.is_free(**block)).count() as u32;
         let count =
             demand.target.0.min(tokens).saturating_sub(cached).min(demand.limit.0).min(serving.budget);
         if count == 0 || needed + revived > self.pool.free() {
@@ -253,13 +265,17 @@ impl KvManager {
             self.prefix_queries += u64::from(tokens);
             self.prefix_hits += u64::from(cached);
         }
-        for block in &found {
+        for block in &shared {
             self.pool.share(*block);
         }
-        let shared = found.len();
-        let mut blocks = found;
+        let offered = shared.len();
+        let mut blocks = shared;
+        if let Some(end) = end {
+            self.pool.take_over(end);
+            blocks.push(end);
+        }
         blocks.extend(self.take_blocks(needed));
-        let table = Table::new(opening, blocks.clone(), shared, cached + count);
+        let table = Table::new(opening, blocks.clone(), offered, cached + count);
         self.tables.insert(demand.sequence, table);
         serving.grant(demand.sequence, cached, count, blocks);
         self.offer_complete_blocks(demand.sequence);
@@ -280,11 +296,20 @@ impl KvManager {
         }
     }
 
-    /// Blocks from the front that can be found. The last token is always computed anew: a step needs its
-    /// logits.
-    fn find_prefix(&self, opening: &Opening) -> Vec<BlockId> {
-        let most = (opening.tokens.len().saturating_sub(1)) / self.config.block_size.0 as usize;
-        opening.hashes.iter().take(most).map_while(|hash| self.pool.find(hash)).collect()
+    /// What can be found of a sequence's beginning. The last token is always computed anew: a step needs its logits.
+    fn find_prefix(&self, opening: &Opening) -> Prefix {
+        if !self.config.prefix_caching {
+            return Prefix::default();
+        }
+        let block_size = self.config.block_size.0 as usize;
+        let most = opening.tokens.len().saturating_sub(1);
+        let hashes = opening.hashes.iter().take(most / block_size);
+        let shared: Vec<_> = hashes.map_while(|hash| self.pool.find(hash)).collect();
+        let computed = shared.len() * block_size;
+        let rest = opening.tokens.get(computed..most).unwrap_or_default();
+        let end = opening.place(shared.len()).and_then(|place| self.pool.find_end(&place, rest));
+        let tokens = computed as u32 + end.map_or(0, |(_, tokens)| tokens);
+        Prefix { shared, end: end.map(|(block, _)| block), tokens }
     }
 
     /// Takes the blocks of victims until `needed` are free or nobody is left that comes after `sequence`.
@@ -304,6 +329,11 @@ impl KvManager {
     /// Gives a sequence's blocks back; false when it has none.
     fn release(&mut self, sequence: SequenceId) -> bool {
         let Some(table) = self.tables.remove(&sequence) else { return false };
+        if self.config.prefix_caching
+            && let Some((place, block, tokens)) = table.end(self.config.block_size)
+        {
+            self.pool.keep_end(block, place, tokens);
+        }
         for block in table.blocks.iter().rev() {
             self.pool.give_back(*block);
         }

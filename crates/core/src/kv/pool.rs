@@ -1,13 +1,15 @@
 //! The blocks themselves: who counts on each, which can be found by its content, which is given out next.
 //!
-//! A free block keeps its content and can be found until it is given to other tokens. Free blocks with a
-//! findable content go out last, least recently used first; the others first.
+//! A free block keeps its content and can be found until it is given to other tokens: a full one by the hash of its
+//! content, one that is not full as an end ([`super::ends`]). Free blocks with a findable content go out last, least
+//! recently used first; the others first.
 
 use std::collections::HashMap;
 
+use super::ends::Ends;
 use super::free_list::FreeList;
 use super::hash::BlockHash;
-use crate::ids::BlockId;
+use crate::ids::{BlockId, TokenId};
 
 /// All blocks of one KV cache.
 #[derive(Debug)]
@@ -15,6 +17,7 @@ pub(super) struct BlockPool {
     blocks: Vec<BlockState>,
     free: FreeList,
     found_by: HashMap<BlockHash, BlockId>,
+    ends: Ends,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +26,8 @@ struct BlockState {
     references: u32,
     /// Present while the block can be found.
     hash: Option<BlockHash>,
+    /// Present while the block is an end: the place that it continues.
+    end_of: Option<BlockHash>,
 }
 
 impl BlockPool {
@@ -31,6 +36,7 @@ impl BlockPool {
             blocks: vec![BlockState::default(); count as usize],
             free: FreeList::full(count),
             found_by: HashMap::new(),
+            ends: Ends::default(),
         }
     }
 
@@ -55,6 +61,7 @@ impl BlockPool {
         if let Some(hash) = evicted {
             self.found_by.remove(&hash);
         }
+        self.forget_end(block);
         Some((block, evicted))
     }
 
@@ -75,7 +82,7 @@ impl BlockPool {
         if state.references > 0 {
             return;
         }
-        if state.hash.is_some() {
+        if state.hash.is_some() || state.end_of.is_some() {
             self.free.push_back(block);
         } else {
             self.free.push_front(block);
@@ -98,6 +105,33 @@ impl BlockPool {
         true
     }
 
+    /// Makes a block an end, whose owner is about to give it back: the last one who holds it.
+    pub(super) fn keep_end(&mut self, block: BlockId, place: BlockHash, tokens: Box<[TokenId]>) {
+        self.blocks[block.0 as usize].end_of = Some(place);
+        if let Some(lost) = self.ends.keep(place, block, tokens) {
+            self.blocks[lost.0 as usize].end_of = None;
+            self.free.remove(lost);
+            self.free.push_front(lost);
+        }
+    }
+
+    /// The longest end in a place that `tokens` begins with, and its length.
+    pub(super) fn find_end(&self, place: &BlockHash, tokens: &[TokenId]) -> Option<(BlockId, u32)> {
+        self.ends.longest(place, tokens)
+    }
+
+    /// An end gets its new owner and is none any more.
+    pub(super) fn take_over(&mut self, block: BlockId) {
+        self.forget_end(block);
+        self.share(block);
+    }
+
+    fn forget_end(&mut self, block: BlockId) {
+        if let Some(place) = self.blocks[block.0 as usize].end_of.take() {
+            self.ends.forget(&place, block);
+        }
+    }
+
     /// Tables that hold each block.
     pub(super) fn references(&self) -> Vec<u32> {
         self.blocks.iter().map(|state| state.references).collect()
@@ -111,5 +145,13 @@ impl BlockPool {
     /// For each findable content the block it leads to, and whether that block carries the same hash.
     pub(super) fn published(&self) -> impl Iterator<Item = (BlockId, bool)> + '_ {
         self.found_by.iter().map(|(hash, block)| (*block, self.blocks[block.0 as usize].hash == Some(*hash)))
+    }
+
+    /// For each end its block, and whether that block is free, says the same and holds nothing else to be found.
+    pub(super) fn ends(&self) -> impl Iterator<Item = (BlockId, bool)> + '_ {
+        self.ends.iter().map(|(place, block)| {
+            let state = &self.blocks[block.0 as usize];
+            (block, state.references == 0 && state.end_of == Some(place) && state.hash.is_none())
+        })
     }
 }

@@ -47,6 +47,14 @@ impl Opening {
         opening
     }
 
+    /// The name of everything before a block, all of whose blocks are hashed. Of the first block that is the salt alone.
+    pub(super) fn place(&self, block: usize) -> Option<BlockHash> {
+        match block.checked_sub(1) {
+            Some(before) => self.hashes.get(before).copied(),
+            None => Some(BlockContent { salt: self.salt.as_deref(), ..BlockContent::default() }.hash()),
+        }
+    }
+
     fn push_hash(&mut self, tokens: &[TokenId]) {
         let parent = self.hashes.last().copied();
         // The salt enters the chain once; adapters and images are not served yet, so none are named.
@@ -74,6 +82,20 @@ impl Table {
     /// Blocks from the front whose tokens are all known and all computed (or granted).
     pub(super) fn complete_blocks(&self, block_size: Tokens) -> usize {
         (self.known().min(self.computed) / block_size.0) as usize
+    }
+
+    /// The block that is neither full nor empty once all that is known is computed: its place, itself and its tokens.
+    pub(super) fn end(&self, block_size: Tokens) -> Option<(BlockHash, BlockId, Box<[TokenId]>)> {
+        let index = self.complete_blocks(block_size);
+        let count = self.known().min(self.computed) % block_size.0;
+        // Complete blocks that were not offered have no hash yet, so the place has no name.
+        if count == 0 || self.offered != index {
+            return None;
+        }
+        let mut tokens = Vec::with_capacity(block_size.0 as usize);
+        self.extend_with_tokens(index, block_size, &mut tokens);
+        tokens.truncate(count as usize);
+        Some((self.opening.place(index)?, *self.blocks.get(index)?, tokens.into_boxed_slice()))
     }
 
     /// The hash of the block before this one.

@@ -1,6 +1,7 @@
 //! The manager against its rules: hits, eviction order, victims, epochs, and a random walk under audit.
 
 mod drafts;
+mod ends;
 
 use std::sync::Arc;
 

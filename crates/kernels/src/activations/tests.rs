@@ -135,6 +135,7 @@ proptest! {
                 prop_assert_eq!(one.words, other.words);
                 prop_assert_eq!(one.scale.to_bits(), other.scale.to_bits());
                 prop_assert_eq!(one.scaled_sum.to_bits(), other.scaled_sum.to_bits());
+                prop_assert_eq!((one.starts, one.half_starts), (other.starts, other.half_starts));
             }
         }
     }

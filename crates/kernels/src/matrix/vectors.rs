@@ -24,6 +24,7 @@ mod portable;
 pub(crate) use avx512::{Avx512, WideTask};
 pub(crate) use one_lane::OneLane;
 
+use crate::activations::{GROUP, QuantizedGroup, quantize};
 use crate::cpu_features::Isa;
 
 /// Output rows in a tile: lanes of the widest vector.
@@ -93,6 +94,12 @@ pub(crate) trait Vectors: Copy {
     fn dot_wide(self, sum: Self::I32, weights: Self::Bytes, input: i32) -> Self::I32;
     /// Integers as numbers.
     fn to_f32(self, value: Self::I32) -> Self::F32;
+
+    /// Quantises a group of a row: the same bits on every set, as long as all values are finite.
+    #[inline(always)]
+    fn quantize(self, values: &[f32; GROUP]) -> QuantizedGroup {
+        quantize(values)
+    }
 
     /// Asks for the cache line at `address`, which need not be valid memory.
     fn prefetch(self, address: *const u8);
