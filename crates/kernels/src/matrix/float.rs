@@ -96,6 +96,12 @@ impl FloatColumn for UpperHalves {
     }
 }
 
+/// How far before its use a single row asks for a weight, into a cache that is not the nearest.
+const AHEAD_BYTES: usize = 2048;
+
+/// Bytes that memory gives at once.
+const CACHE_LINE: usize = 64;
+
 /// A product with float weights.
 pub(super) struct FloatProduct<'a, W> {
     /// Columns of some tiles of the matrix, tile after tile.
@@ -174,9 +180,16 @@ fn results<V: Vectors, W: FloatColumn, const S: usize, const R: usize>(
     let mut sums = [[v.zero(); R]; S];
     let cols = strands[0].len();
     let strands = strands.map(|strand| &strand[..cols]);
+    // From the end of a strand to the tile that takes its place next.
+    let jump = cols * (S / V::PARTS - 1);
     for k in 0..cols {
         let Some(input) = input.next() else { break };
         for s in 0..S {
+            if R == 1 && s % V::PARTS == 0 && k.is_multiple_of(CACHE_LINE / size_of::<W>()) {
+                let ahead = k + AHEAD_BYTES / size_of::<W>();
+                let ahead = if ahead < cols { ahead } else { ahead + jump };
+                v.prefetch(strands[s].as_ptr().wrapping_add(ahead).cast());
+            }
             let weights = strands[s][k].load(v, s % V::PARTS);
             each_row!(r < R, sums[s][r] = v.mul_add(weights, v.splat(input[r]), sums[s][r]));
         }
