@@ -182,21 +182,42 @@ fn results<V: Vectors, W: FloatColumn, const S: usize, const R: usize>(
     let strands = strands.map(|strand| &strand[..cols]);
     // From the end of a strand to the tile that takes its place next.
     let jump = cols * (S / V::PARTS - 1);
-    for k in 0..cols {
-        let Some(input) = input.next() else { break };
-        for s in 0..S {
-            if R == 1 && s % V::PARTS == 0 && k.is_multiple_of(CACHE_LINE / size_of::<W>()) {
-                let ahead = k + AHEAD_BYTES / size_of::<W>();
-                let ahead = if ahead < cols { ahead } else { ahead + jump };
+    let in_line = CACHE_LINE / size_of::<W>();
+    for line in 0..cols / in_line {
+        if R == 1 {
+            let ahead = line * in_line + AHEAD_BYTES / size_of::<W>();
+            let ahead = if ahead < cols { ahead } else { ahead + jump };
+            for s in (0..S).step_by(V::PARTS) {
                 v.prefetch(strands[s].as_ptr().wrapping_add(ahead).cast());
             }
-            let weights = strands[s][k].load(v, s % V::PARTS);
-            each_row!(r < R, sums[s][r] = v.mul_add(weights, v.splat(input[r]), sums[s][r]));
         }
+        for place in 0..in_line {
+            let Some(input) = input.next() else { break };
+            add_column(v, &strands, line * in_line + place, input, &mut sums);
+        }
+    }
+    for k in cols / in_line * in_line..cols {
+        let Some(input) = input.next() else { break };
+        add_column(v, &strands, k, input, &mut sums);
     }
     let mut results = [[[0.0; TILE]; R]; S];
     for s in 0..S {
         each_row!(r < R, v.store(sums[s][r], &mut results[s / V::PARTS][r], s % V::PARTS));
     }
     results
+}
+
+/// Adds the products of one column of each strand with the input of `R` rows.
+#[inline(always)]
+fn add_column<V: Vectors, W: FloatColumn, const S: usize, const R: usize>(
+    v: V,
+    strands: &[&[W]; S],
+    k: usize,
+    input: &[f32; R],
+    sums: &mut [[V::F32; R]; S],
+) {
+    for s in 0..S {
+        let weights = strands[s][k].load(v, s % V::PARTS);
+        each_row!(r < R, sums[s][r] = v.mul_add(weights, v.splat(input[r]), sums[s][r]));
+    }
 }
