@@ -51,7 +51,7 @@ bench: $(VENV)/.bench ## measure speed and memory beside other servers (see benc
 	cargo build --release --bin updraft
 	$(PYTHON) benches/compare --quick $(ARGS)
 
-bench-compare: $(VENV)/.bench ## every model and workload beside its fastest peers: an hour (ROUNDS=5, PEERS=all)
+bench-compare: $(VENV)/.bench ## every model and workload beside its fastest peers: an hour and a half (ROUNDS=5, PEERS=all)
 	cargo build --release --bin updraft
 	$(PYTHON) benches/compare --rounds $(ROUNDS) $(ARGS)
 

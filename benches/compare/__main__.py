@@ -1,6 +1,6 @@
 """Measures Updraft beside other servers on this machine, and beside what the machine allows.
 
-  python benches/compare                                       every model beside the fastest peers: an hour
+  python benches/compare                                       every model beside the fastest peers: an hour and a half
   python benches/compare --peers all                           beside every peer: hours
   python benches/compare --quick                               SmolLM2 beside llama.cpp, and memory: minutes
   python benches/compare --models smollm2 --workloads ab --peers openvino --rounds 3

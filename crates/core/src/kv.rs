@@ -3,8 +3,10 @@
 //! One batched [`Reservation`] and one [`Grants`] a step. The manager decides what fits, finds prefix hits
 //! and takes blocks from the victims the scheduler named, in that order; it never decides who runs.
 //!
+//! Full blocks are shared by their content; the last block of a sequence that is gone is handed on as an end.
+//!
 //! What always holds: a block is free, or held by as many tables as its count says; a block that can be found
-//! by its hash holds exactly the tokens of that hash, or is written by a step that runs before any that reads
+//! holds exactly the tokens by which it is found, or is written by a step that runs before any that reads
 //! it. The second half rests on a promise of the scheduler: whatever is granted is run.
 
 mod ends;

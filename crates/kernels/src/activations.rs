@@ -6,7 +6,7 @@
 //! speed only.
 //!
 //! In the quantised form a row is cut into groups of 32 values, each with its own scale: the largest
-//! magnitude becomes 127. What a group becomes depends on its 32 values alone, on every instruction set.
+//! magnitude becomes 127. What a group of finite values becomes depends on these alone, on every instruction set.
 
 #![allow(clippy::inline_always, reason = "part of the functions compiled for an instruction set")]
 

@@ -107,15 +107,21 @@ impl BlockPool {
 
     /// Makes a block an end, whose owner is about to give it back: the last one who holds it.
     pub(super) fn keep_end(&mut self, block: BlockId, place: BlockHash, tokens: Box<[TokenId]>) {
-        self.blocks[block.0 as usize].end_of = Some(place);
+        let state = &mut self.blocks[block.0 as usize];
+        debug_assert!(
+            state.references == 1 && state.hash.is_none(),
+            "block {block} is shared and cannot be an end"
+        );
+        state.end_of = Some(place);
         if let Some(lost) = self.ends.keep(place, block, tokens) {
+            debug_assert!(self.is_free(lost), "block {lost} was an end but somebody holds it");
             self.blocks[lost.0 as usize].end_of = None;
             self.free.remove(lost);
             self.free.push_front(lost);
         }
     }
 
-    /// The longest end in a place that `tokens` begins with, and its length.
+    /// The end in a place that has most in common with `tokens`, and how many tokens that are.
     pub(super) fn find_end(&self, place: &BlockHash, tokens: &[TokenId]) -> Option<(BlockId, u32)> {
         self.ends.longest(place, tokens)
     }
@@ -147,11 +153,17 @@ impl BlockPool {
         self.found_by.iter().map(|(hash, block)| (*block, self.blocks[block.0 as usize].hash == Some(*hash)))
     }
 
-    /// For each end its block, and whether that block is free, says the same and holds nothing else to be found.
+    /// For each end its block, and whether that block is free, says the same and holds nothing else to be found; and
+    /// for each block that says it is one, whether there is such an end.
     pub(super) fn ends(&self) -> impl Iterator<Item = (BlockId, bool)> + '_ {
-        self.ends.iter().map(|(place, block)| {
+        let kept = self.ends.iter().map(|(place, block)| {
             let state = &self.blocks[block.0 as usize];
             (block, state.references == 0 && state.end_of == Some(place) && state.hash.is_none())
-        })
+        });
+        let said = self.blocks.iter().zip(0..).filter_map(|(state, block)| {
+            let (place, block) = (state.end_of?, BlockId(block));
+            Some((block, self.ends.iter().any(|end| end == (place, block))))
+        });
+        kept.chain(said)
     }
 }

@@ -64,9 +64,9 @@ impl Opening {
 }
 
 impl Table {
-    /// A sequence whose first `found` blocks came from the prefix cache.
-    pub(super) fn new(opening: Opening, blocks: Vec<BlockId>, found: usize, computed: u32) -> Self {
-        Self { blocks, computed, offered: found, opening, appended: Vec::new() }
+    /// A sequence whose first `shared` blocks are full ones from the prefix cache.
+    pub(super) fn new(opening: Opening, blocks: Vec<BlockId>, shared: usize, computed: u32) -> Self {
+        Self { blocks, computed, offered: shared, opening, appended: Vec::new() }
     }
 
     /// Takes in tokens that became known.

@@ -30,7 +30,8 @@ impl GroupUnit {
 /// among bit patterns (which order like the magnitudes) and rounding to nearest, ties to even, is done by an
 /// addition.
 ///
-/// Instruction sets may have a way of their own ([`crate::matrix::vectors::Vectors::quantize`]) with the same result.
+/// Instruction sets may have a way of their own ([`crate::matrix::vectors::Vectors::quantize`]) with the same
+/// result for finite values.
 ///
 /// A value that is not finite makes the scale not finite, so that the fault shows in the product (the
 /// integers, and with them the sums, are then arbitrary).

@@ -1,4 +1,4 @@
-//! Blocks that are not full: taken over by whoever goes on where their last owner ended.
+//! Blocks that are not full: taken over by whoever goes on like their last owner.
 
 use super::*;
 
@@ -28,19 +28,57 @@ fn one_owner_takes_an_end_and_others_share_it_when_it_is_full() {
 }
 
 #[test]
-fn an_end_is_for_those_who_begin_with_all_of_it() {
-    let mut other = tokens(10);
-    other[5] = 99;
-    let cases = [
-        (other, 4),
-        // The last token is computed anew, so an end of seven is too long for a prompt of seven.
-        (tokens(7), 4),
-        (tokens(8), 7),
-    ];
-    for (prompt, start_at) in cases {
-        let grants = ask(&mut after_seven_tokens(None), 100, vec![start(2, &prompt, None)], &[]);
-        assert_eq!(grants.granted[0].start, Tokens(start_at));
+fn an_end_is_for_those_who_begin_with_most_of_it() {
+    // Seven tokens in the only block; the last token of a prompt is computed anew.
+    let starts_at = |prompt: &[TokenId]| {
+        let config =
+            KvConfig { block_size: Tokens(16), blocks: Blocks(9), prefix_caching: true, events: false };
+        let mut kv = KvManager::new(config, Epoch(0));
+        ask(&mut kv, 100, vec![start(1, &tokens(8), None)], &[]);
+        release(&mut kv, &[1]);
+        let grants = ask(&mut kv, 100, vec![start(2, prompt, None)], &[]);
+        assert_eq!(grants.granted[0].new_blocks[0] == BlockId(0), grants.granted[0].start > Tokens(0));
+        grants.granted[0].start.0
+    };
+    let parting_at = |at: usize| {
+        let mut prompt = tokens(12);
+        prompt[at] = 99;
+        prompt
+    };
+    assert_eq!(starts_at(&tokens(12)), 8);
+    assert_eq!(starts_at(&tokens(8)), 7);
+    assert_eq!(starts_at(&parting_at(6)), 6);
+    assert_eq!(starts_at(&parting_at(5)), 0);
+}
+
+#[test]
+fn the_same_end_again_takes_the_place_of_the_first() {
+    let mut kv = manager(8);
+    for id in 1..5 {
+        // The last token is computed anew, so none of them takes over what the one before has left.
+        ask(&mut kv, 100, vec![start(id, &tokens(5), None)], &[]);
+        release(&mut kv, &[id]);
     }
+    assert_eq!(shares(&ask(&mut kv, 100, vec![start(9, &tokens(7), None)], &[])), [(9, 5, 2)]);
+    assert_eq!(shares(&ask(&mut kv, 100, vec![start(10, &tokens(7), None)], &[])), [(10, 4, 3)]);
+}
+
+#[test]
+fn wrong_drafts_are_no_part_of_an_end() {
+    let mut kv = manager(10);
+    ask(&mut kv, 100, vec![start(1, &tokens(5), None)], &[]);
+    ask(&mut kv, 100, vec![Demand { drafts: Tokens(1), ..go_on(1, 6, &[5]) }], &[]);
+    // The token behind the sixth was drafted and computed, but nobody has confirmed it.
+    release(&mut kv, &[1]);
+    assert_eq!(shares(&ask(&mut kv, 100, vec![start(2, &tokens(10), None)], &[])), [(2, 6, 4)]);
+}
+
+#[test]
+fn an_end_goes_out_with_its_block() {
+    let mut kv = after_seven_tokens(None);
+    ask(&mut kv, 100, vec![start(2, &(100..140).collect::<Vec<_>>(), None)], &[]);
+    release(&mut kv, &[2]);
+    assert_eq!(shares(&ask(&mut kv, 100, vec![start(3, &tokens(10), None)], &[])), [(3, 0, 10)]);
 }
 
 #[test]
