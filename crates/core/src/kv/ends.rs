@@ -1,7 +1,7 @@
 //! Ends: the last block of a sequence that is gone, where that block is not full.
 //!
 //! A block can be shared by its content only when it is full. An end cannot be shared, but it can be taken over: a
-//! sequence that begins like it becomes its owner and goes on writing where the two part. So the next turn of a
+//! sequence that begins with all of its tokens becomes its owner and goes on writing behind them. So the next turn of a
 //! conversation computes little more than what is new in it, whatever the size of a block.
 //!
 //! What always holds: the block of an end has no other content to be found by, and is free (or about to be given
@@ -14,12 +14,6 @@ use crate::ids::{BlockId, TokenId};
 
 /// Ends kept behind the same beginning; sequences that share a long prompt leave one each.
 const ENDS_IN_ONE_PLACE: usize = 16;
-
-/// Who begins with three quarters of an end may take it over. Not all of it: a chat template may write an answer
-/// differently once it is history. Not much less: those who share only the beginning of a template would take each
-/// other's ends for a few tokens.
-const ENOUGH: usize = 3;
-const WHOLE: usize = 4;
 
 /// Ends by the place that they continue: the hash of everything before them.
 #[derive(Debug, Default)]
@@ -50,13 +44,11 @@ impl Ends {
         lost
     }
 
-    /// The end in a place that has most in common with `tokens`, and how many tokens that are.
+    /// The longest end in a place that `tokens` begins with, and its length. Not a part of one: those who share only
+    /// the beginning of a chat template would take each other's ends for a few tokens.
     pub(super) fn longest(&self, place: &BlockHash, tokens: &[TokenId]) -> Option<(BlockId, u32)> {
-        let usable = |end: &End| {
-            let common = end.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-            (common * WHOLE >= end.tokens.len() * ENOUGH).then_some((end.block, common as u32))
-        };
-        self.by_place.get(place)?.iter().filter_map(usable).max_by_key(|(_, common)| *common)
+        let ends = self.by_place.get(place)?.iter().filter(|end| tokens.starts_with(&end.tokens));
+        ends.max_by_key(|end| end.tokens.len()).map(|end| (end.block, end.tokens.len() as u32))
     }
 
     /// Forgets the end in this block.

@@ -121,7 +121,7 @@ impl BlockPool {
         }
     }
 
-    /// The end in a place that has most in common with `tokens`, and how many tokens that are.
+    /// The longest end in a place that `tokens` begins with, and its length.
     pub(super) fn find_end(&self, place: &BlockHash, tokens: &[TokenId]) -> Option<(BlockId, u32)> {
         self.ends.longest(place, tokens)
     }

@@ -28,8 +28,8 @@ fn one_owner_takes_an_end_and_others_share_it_when_it_is_full() {
 }
 
 #[test]
-fn an_end_is_for_those_who_begin_with_most_of_it() {
-    // Seven tokens in the only block; the last token of a prompt is computed anew.
+fn an_end_is_for_those_who_begin_with_all_of_it() {
+    // Eight tokens in the only block; the last token of a prompt is computed anew.
     let starts_at = |prompt: &[TokenId]| {
         let config =
             KvConfig { block_size: Tokens(16), blocks: Blocks(9), prefix_caching: true, events: false };
@@ -46,9 +46,9 @@ fn an_end_is_for_those_who_begin_with_most_of_it() {
         prompt
     };
     assert_eq!(starts_at(&tokens(12)), 8);
-    assert_eq!(starts_at(&tokens(8)), 7);
-    assert_eq!(starts_at(&parting_at(6)), 6);
-    assert_eq!(starts_at(&parting_at(5)), 0);
+    assert_eq!(starts_at(&tokens(9)), 8);
+    assert_eq!(starts_at(&tokens(8)), 0);
+    assert_eq!(starts_at(&parting_at(7)), 0);
 }
 
 #[test]
