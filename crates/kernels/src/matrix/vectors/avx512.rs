@@ -171,7 +171,7 @@ impl Vectors for Avx512 {
     }
 }
 
-/// [`crate::activations::quantize`], by hand: the compiler takes three times as many instructions.
+/// [`crate::activations::quantize`], by hand: there the compiler takes vectors apart and handles numbers one by one.
 ///
 /// # Safety
 /// The machine has AVX-512 F, BW, DQ and VL.
